@@ -54,6 +54,13 @@ def batch(n=8, n_in=4, n_out=3, seed=0):
     return {"x": rng.standard_normal((n, n_in)).astype(np.float32), "labels": rng.integers(0, n_out, n)}
 
 
+def dataset(n=64):
+    """Items that a linear model can learn."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((n, 4)).astype(np.float32)
+    return Ortrain.TensorDataset({"x": x, "labels": (x @ rng.standard_normal((4, 3))).argmax(axis=1)})
+
+
 def training_session(model=None, optimizer=None, **options):
     options = Ortrain.TrainingOptions(optimizer=optimizer or Ortrain.Sgd(learning_rate=0.1), **options)
     options.add_loss(Ortrain.CrossEntropyLoss.new("logits", "labels"))

@@ -6,7 +6,7 @@ import unittest
 
 import numpy as np
 from gi.repository import GLib
-from ortrain_tap import Ortrain, folder, main, training_session
+from ortrain_tap import Ortrain, dataset, folder, main, training_session
 
 NAN = math.nan
 
@@ -31,12 +31,6 @@ def scripted(*values, **properties):
     return metric
 
 
-def data(n=48):
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((n, 4)).astype(np.float32)
-    return Ortrain.TensorDataset({"x": x, "labels": (x @ rng.standard_normal((4, 3))).argmax(axis=1)})
-
-
 def bytes_of(state):
     return {name: tensor.numpy().tobytes() for name, tensor in state.items()}
 
@@ -45,7 +39,7 @@ class Monitor(unittest.TestCase):
     def fit(self, metric=None, session=None, **properties):
         """The history, the weights at the end of each epoch, and those that the session ends with."""
         session = session or training_session(optimizer=Ortrain.Adam(learning_rate=0.05))
-        trainer = Ortrain.Trainer(session, data(), **{"epochs": 6, "batch_size": 16, "validation": data(), **properties})
+        trainer = Ortrain.Trainer(session, dataset(48), **{"epochs": 6, "batch_size": 16, "validation": dataset(48), **properties})
         if metric is not None:
             trainer.add_metric(metric)
         states = []
@@ -76,7 +70,7 @@ class Monitor(unittest.TestCase):
         self.assertEqual((history.best_epoch, history.n_epochs), (6, 6))
         self.assertEqual(history.best_value, history.best_loss)
         self.assertEqual(final, states[5])
-        trainer = Ortrain.Trainer(training_session(), data())
+        trainer = Ortrain.Trainer(training_session(), dataset())
         self.assertEqual((trainer.monitor, trainer.get_monitor()), ("loss", "loss"))
         trainer.set_monitor(None)
         self.assertEqual(trainer.monitor, "loss")
