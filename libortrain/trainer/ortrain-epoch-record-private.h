@@ -13,6 +13,7 @@ struct _OrtrainEpochRecord
   double metric;
   double learning_rate;
   double seconds;
+  guint64 peak_bytes;
   char **value_names; /* of metrics; NULL: none */
   double *values;
 };

@@ -31,6 +31,7 @@ enum
   PROP_METRIC,
   PROP_LEARNING_RATE,
   PROP_SECONDS,
+  PROP_PEAK_BYTES,
   N_PROPERTIES
 };
 
@@ -101,6 +102,15 @@ ortrain_epoch_record_class_init (OrtrainEpochRecordClass *klass)
   properties[PROP_SECONDS] =
       ortrain_field_at (g_param_spec_double ("seconds", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),
                         G_STRUCT_OFFSET (OrtrainEpochRecord, seconds));
+  /**
+   * OrtrainEpochRecord:peak-bytes: (getter get_peak_bytes)
+   *
+   * The largest peak of the plans that the training steps of the epoch had, in bytes, those before training was resumed
+   * included. Read-only.
+   */
+  properties[PROP_PEAK_BYTES] =
+      ortrain_field_at (g_param_spec_uint64 ("peak-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags),
+                        G_STRUCT_OFFSET (OrtrainEpochRecord, peak_bytes));
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
@@ -197,6 +207,21 @@ ortrain_epoch_record_get_seconds (OrtrainEpochRecord *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_EPOCH_RECORD (self), 0);
   return self->seconds;
+}
+
+/**
+ * ortrain_epoch_record_get_peak_bytes: (get-property peak-bytes)
+ * @self: the object
+ *
+ * Gets the largest peak of the plans that the training steps of the epoch had, in bytes.
+ *
+ * Returns: the number of bytes
+ */
+guint64
+ortrain_epoch_record_get_peak_bytes (OrtrainEpochRecord *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_EPOCH_RECORD (self), 0);
+  return self->peak_bytes;
 }
 
 /**

@@ -17,6 +17,7 @@
 #define KEY_WAITED "trainer.waited"
 #define KEY_SUM "trainer.loss-sum"
 #define KEY_SUMMED "trainer.loss-terms"
+#define KEY_PEAK "trainer.peak-bytes"
 #define KEY_TRAINED "trainer.trained" /* the epoch lacks nothing but its validation */
 
 static void
@@ -93,6 +94,7 @@ save_session (OrtrainTrainer *self, OrtrainFit *fit, const char *path, GError **
   ortrain_training_session_set_metadata (self->session, KEY_MONITOR, fit->history->monitor.name);
   keep_number (self, KEY_SUM, fit->sum);
   keep_number (self, KEY_SUMMED, (double) fit->n_summed);
+  keep_number (self, KEY_PEAK, (double) fit->peak_bytes);
   keep_number (self, KEY_TRAINED, fit->trained);
   return ortrain_training_session_run_save_checkpoint (self->session, path, NULL, error);
 }
@@ -194,6 +196,7 @@ read_metadata (GVariant *metadata, gpointer data, GError **error)
   if (!read_count (metadata, KEY_EPOCH, G_MAXINT32, &epoch, error) ||
       !read_count (metadata, KEY_WAITED, G_MAXINT32, &waited, error) ||
       !read_count (metadata, KEY_SUMMED, (guint64) 1 << 53, &fit->n_summed, error) ||
+      !read_count (metadata, KEY_PEAK, (guint64) 1 << 53, &fit->peak_bytes, error) ||
       !read_count (metadata, KEY_TRAINED, 1, &trained, error) ||
       !read_value (metadata, KEY_BEST, TRUE, best_is_finite, &best, error) ||
       !read_value (metadata, KEY_SUM, FALSE, stops, &sum, error))

@@ -59,7 +59,9 @@ describe_data (OrtrainTrainer *self, OrtrainFit *fit)
   if (self->validation != NULL)
     g_string_append_printf (text, "; %" G_GUINT64_FORMAT " items to validate",
                             ortrain_dataset_get_length (self->validation));
-  if (fit->epoch > 0 || fit->step > 0)
+  if (fit->trained)
+    g_string_append_printf (text, "; resumed behind the steps of epoch %u", fit->epoch + 1);
+  else if (fit->epoch > 0 || fit->step > 0)
     g_string_append_printf (text, "; resumed in epoch %u behind step %" G_GUINT64_FORMAT, fit->epoch + 1, fit->step);
   return g_string_free (text, FALSE);
 }
@@ -100,23 +102,24 @@ describe_memory (OrtrainMemoryPlan *plan)
 void
 ortrain_fit_show_start (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch)
 {
-  if (!self->display.active || fit->is_shown)
+  if (fit->is_shown || !(self->display.active || ortrain_trainer_wants_start (self)))
     return;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainMemoryPlan) plan =
+      batch != NULL ? ortrain_training_session_run_plan (self->session, batch, &error) : NULL;
+  if (error != NULL && error->domain == ORTRAIN_SESSION_ERROR)
+    return; /* the step will say so: nothing begins */
   fit->is_shown = TRUE;
-  const guint columns = self->display.terminal ? ortrain_progress_display_get_columns () : 120;
-  g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_run_plan (self->session, batch, NULL);
   g_autofree char *model = describe_model (self->session);
   g_autofree char *parameters = describe_parameters (self->session);
   g_autofree char *data = describe_data (self, fit);
   g_autofree char *optimizer = describe_optimizer (self->session);
   g_autofree char *memory = plan != NULL ? describe_memory (plan) : NULL;
   GString *lines = g_string_new (NULL);
-  ortrain_progress_display_append (lines, "model", model, columns);
-  ortrain_progress_display_append (lines, "parameters", parameters, columns);
-  ortrain_progress_display_append (lines, "data", data, columns);
-  ortrain_progress_display_append (lines, "optimizer", optimizer, columns);
+  g_string_append_printf (lines, "model       %s\nparameters  %s\ndata        %s\noptimizer   %s", model, parameters,
+                          data, optimizer);
   if (memory != NULL)
-    ortrain_progress_display_append (lines, "memory", memory, columns);
+    g_string_append_printf (lines, "\nmemory      %s", memory);
   ortrain_trainer_emit (self, ORTRAIN_TRAINER_START, g_string_free (lines, FALSE), g_free);
 }
 

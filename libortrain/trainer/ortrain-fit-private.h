@@ -27,6 +27,7 @@ typedef struct
   guint n_waiting; /* steps since the last update */
   double sum;      /* of the losses of the epoch */
   guint64 n_summed;
+  guint64 peak_bytes; /* of the plans of the epoch's steps */
   double last_loss, last_metric;
   double best;                   /* what is monitored, in the best epoch; not a number: there is none */
   OrtrainTensorDict *best_state; /* parameters and buffers of that epoch; NULL: not kept */
@@ -53,7 +54,7 @@ gboolean ortrain_fit_resume (OrtrainTrainer *self, OrtrainFit *fit, GError **err
 gboolean ortrain_fit_keep_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error);
 /* Called when training has ended: gives the session the best state back, unless it is the last one. */
 gboolean ortrain_fit_restore_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error);
-/* Shows what is about to be trained, once; batch: of the first step */
+/* Shows what is about to be trained, once; batch: of the first step, NULL if there is none before an epoch ends */
 void ortrain_fit_show_start (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch);
 /* 0 and -1 behind the first step. */
 void ortrain_fit_measure (OrtrainTrainer *self, OrtrainFit *fit, double *items_per_second, double *seconds_left);

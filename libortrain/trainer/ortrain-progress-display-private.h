@@ -4,10 +4,12 @@
 #include "trainer/ortrain-epoch-record.h"
 #include "trainer/ortrain-progress.h"
 
-/* A training on the standard error output: what begins, one line that is drawn again and again, a line for each epoch.
- * Without a terminal, plain lines. Used on the context that owns the trainer. */
+/* A training on an output of the program: what begins, one line that is drawn again and again, a line for each epoch.
+ * Without a terminal, plain lines. Used on the context that owns the trainer; the command compiles it too, for lines of its
+ * own in between. */
 typedef struct
 {
+  int fd;
   gboolean active;
   gboolean terminal; /* lines can be drawn over */
   gboolean open;     /* there is an unfinished line */
@@ -19,19 +21,20 @@ typedef struct
 /* Microseconds between two drawings. */
 #define ORTRAIN_PROGRESS_INTERVAL (G_USEC_PER_SEC / 10)
 
-gboolean ortrain_progress_display_is_terminal (void);
 /* Decides whether anything is shown. is_watched: the program has a handler of its own. */
-void ortrain_progress_display_begin (OrtrainProgressDisplay *self, OrtrainShowProgress show, gboolean is_watched,
-                                     guint n_epochs, gboolean validates);
-void ortrain_progress_display_text (OrtrainProgressDisplay *self, const char *text);
+void ortrain_progress_display_begin (OrtrainProgressDisplay *self, int fd, OrtrainShowProgress show,
+                                     gboolean is_watched, guint n_epochs, gboolean validates);
+/* summary: lines of a name and a text, which is wrapped */
+void ortrain_progress_display_start (OrtrainProgressDisplay *self, const char *summary);
 void ortrain_progress_display_update (OrtrainProgressDisplay *self, const OrtrainProgress *progress);
 void ortrain_progress_display_epoch (OrtrainProgressDisplay *self, OrtrainEpochRecord *record);
+/* Takes what is unfinished from the screen, for other lines. */
+void ortrain_progress_display_hide (OrtrainProgressDisplay *self);
 /* What is unfinished stays on a line of its own. */
 void ortrain_progress_display_end (OrtrainProgressDisplay *self);
+
+guint ortrain_progress_display_get_columns (const OrtrainProgressDisplay *self);
 
 /* One line of at most so many columns, without its end. */
 char *ortrain_progress_display_format (const OrtrainProgress *progress, gboolean validates, guint columns);
 char *ortrain_progress_display_format_epoch (OrtrainEpochRecord *record, guint n_epochs);
-/* "name  text", with the text wrapped at so many columns. */
-void ortrain_progress_display_append (GString *lines, const char *name, const char *text, guint columns);
-guint ortrain_progress_display_get_columns (void);

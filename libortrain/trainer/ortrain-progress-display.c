@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "trainer/ortrain-progress-display-private.h"
 
+#include "core/ortrain-bytes.h"
 #include "core/ortrain-text-private.h"
-#include "trainer/ortrain-epoch-record-private.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,27 +14,30 @@
 #define MIN_BAR 8
 #define MAX_BAR 24
 #define NAME_WIDTH 12
+#define PLAIN_COLUMNS 120
 
-gboolean
-ortrain_progress_display_is_terminal (void)
+static gboolean
+is_terminal (int fd)
 {
-  return isatty (STDERR_FILENO) && g_strcmp0 (g_getenv ("TERM"), "dumb") != 0;
+  return isatty (fd) && g_strcmp0 (g_getenv ("TERM"), "dumb") != 0;
 }
 
 guint
-ortrain_progress_display_get_columns (void)
+ortrain_progress_display_get_columns (const OrtrainProgressDisplay *self)
 {
   struct winsize size;
-  return ioctl (STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  if (!self->terminal)
+    return PLAIN_COLUMNS;
+  return ioctl (self->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 /* In one piece, so that no half of a line is seen. */
 static void
-write_text (const char *text)
+write_text (int fd, const char *text)
 {
   for (gsize left = strlen (text); left > 0;)
     {
-      const gssize n = write (STDERR_FILENO, text, left);
+      const gssize n = write (fd, text, left);
       if (n < 0 && errno != EINTR)
         return;
       text += MAX (n, 0);
@@ -43,11 +46,12 @@ write_text (const char *text)
 }
 
 void
-ortrain_progress_display_begin (OrtrainProgressDisplay *self, OrtrainShowProgress show, gboolean is_watched,
+ortrain_progress_display_begin (OrtrainProgressDisplay *self, int fd, OrtrainShowProgress show, gboolean is_watched,
                                 guint n_epochs, gboolean validates)
 {
-  const gboolean terminal = show != ORTRAIN_SHOW_PROGRESS_NEVER && ortrain_progress_display_is_terminal ();
+  const gboolean terminal = show != ORTRAIN_SHOW_PROGRESS_NEVER && is_terminal (fd);
   *self = (OrtrainProgressDisplay){
+    .fd = fd,
     .active = show == ORTRAIN_SHOW_PROGRESS_ALWAYS || (show == ORTRAIN_SHOW_PROGRESS_AUTO && terminal && !is_watched),
     .terminal = terminal,
     .validates = validates,
@@ -61,14 +65,62 @@ print_line (OrtrainProgressDisplay *self, const char *text)
 {
   g_autofree char *line = g_strconcat (self->open ? "\r\033[K" : "", text, "\n", NULL);
   self->open = FALSE;
-  write_text (line);
+  write_text (self->fd, line);
+}
+
+/* "name  text", with the text wrapped at so many columns. */
+static void
+append (GString *lines, const char *name, const char *text, guint columns)
+{
+  const guint indent = columns >= 3 * NAME_WIDTH ? NAME_WIDTH : 2;
+  g_auto (GStrv) words = g_strsplit (text, " ", -1);
+  if (lines->len > 0)
+    g_string_append_c (lines, '\n');
+  g_string_append_printf (lines, "%-*s", (int) indent, name);
+  gsize column = MAX (indent, strlen (name) + 1);
+  if (strlen (name) >= indent)
+    g_string_append_c (lines, ' ');
+  for (guint i = 0; words[i] != NULL; i++)
+    {
+      const gsize length = strlen (words[i]);
+      if (i > 0 && column + 1 + length > columns - 1)
+        {
+          g_string_append_printf (lines, "\n%*s", (int) indent, "");
+          column = indent;
+        }
+      else if (i > 0)
+        {
+          g_string_append_c (lines, ' ');
+          column++;
+        }
+      g_string_append (lines, words[i]);
+      column += length;
+    }
 }
 
 void
-ortrain_progress_display_text (OrtrainProgressDisplay *self, const char *text)
+ortrain_progress_display_start (OrtrainProgressDisplay *self, const char *summary)
 {
+  const guint columns = ortrain_progress_display_get_columns (self);
+  g_auto (GStrv) lines = g_strsplit (summary, "\n", -1);
+  g_autoptr (GString) wrapped = g_string_new (NULL);
+  for (guint i = 0; self->active && lines[i] != NULL; i++)
+    {
+      char *text = lines[i] + strcspn (lines[i], " ");
+      if (*text != '\0')
+        *text++ = '\0';
+      append (wrapped, lines[i], g_strchug (text), columns);
+    }
   if (self->active)
-    print_line (self, text);
+    print_line (self, wrapped->str);
+}
+
+void
+ortrain_progress_display_hide (OrtrainProgressDisplay *self)
+{
+  if (self->open)
+    write_text (self->fd, "\r\033[K");
+  self->open = FALSE;
 }
 
 /* A loss that has run away is not written out in full. */
@@ -162,33 +214,44 @@ ortrain_progress_display_update (OrtrainProgressDisplay *self, const OrtrainProg
     return;
   self->drawn = now;
   g_autofree char *text = ortrain_progress_display_format (
-      progress, self->validates, self->terminal ? ortrain_progress_display_get_columns () : G_MAXINT);
+      progress, self->validates, self->terminal ? ortrain_progress_display_get_columns (self) : G_MAXINT);
   if (!self->terminal)
     {
       print_line (self, text);
       return;
     }
   g_autofree char *line = g_strconcat ("\r", text, "\033[K", NULL);
-  write_text (line);
+  write_text (self->fd, line);
   self->open = TRUE;
 }
 
 char *
 ortrain_progress_display_format_epoch (OrtrainEpochRecord *record, guint n_epochs)
 {
-  g_autofree char *loss = format_loss (record->loss);
+  const double held_out = ortrain_epoch_record_get_validation_loss (record),
+               accuracy = ortrain_epoch_record_get_metric (record);
+  const guint64 peak = ortrain_epoch_record_get_peak_bytes (record);
+  g_autofree char *loss = format_loss (ortrain_epoch_record_get_loss (record));
+  g_auto (GStrv) names = ortrain_epoch_record_get_value_names (record);
   GString *line = g_string_new (NULL);
-  g_string_printf (line, "epoch %u/%u: loss %s", record->epoch, n_epochs, loss);
-  if (!isnan (record->validation_loss))
+  g_string_printf (line, "epoch %u/%u: loss %s", ortrain_epoch_record_get_epoch (record), n_epochs, loss);
+  if (!isnan (held_out))
     {
-      g_autofree char *held_out = format_loss (record->validation_loss);
-      g_string_append_printf (line, ", validation loss %s", held_out);
+      g_autofree char *text = format_loss (held_out);
+      g_string_append_printf (line, ", validation loss %s", text);
     }
-  if (record->metric >= 0)
-    g_string_append_printf (line, ", accuracy %.2f %%", 100.0 * record->metric);
-  for (guint i = 0; record->value_names != NULL && record->value_names[i] != NULL; i++)
-    g_string_append_printf (line, ", %s %.4f", ortrain_text_show (record->value_names[i]), record->values[i]);
-  g_string_append_printf (line, ", lr %.3g, %.1f s", record->learning_rate, record->seconds);
+  if (accuracy >= 0)
+    g_string_append_printf (line, ", accuracy %.2f %%", 100.0 * accuracy);
+  for (guint i = 0; names[i] != NULL; i++)
+    g_string_append_printf (line, ", %s %.4f", ortrain_text_show (names[i]),
+                            ortrain_epoch_record_get_value (record, names[i]));
+  g_string_append_printf (line, ", lr %.3g", ortrain_epoch_record_get_learning_rate (record));
+  if (peak > 0)
+    {
+      g_autofree char *bytes = ortrain_format_bytes (peak);
+      g_string_append_printf (line, ", memory %s", bytes);
+    }
+  g_string_append_printf (line, ", %.1f s", ortrain_epoch_record_get_seconds (record));
   return g_string_free (line, FALSE);
 }
 
@@ -205,35 +268,6 @@ void
 ortrain_progress_display_end (OrtrainProgressDisplay *self)
 {
   if (self->active && self->open)
-    write_text ("\n");
+    write_text (self->fd, "\n");
   self->active = self->open = FALSE;
-}
-
-void
-ortrain_progress_display_append (GString *lines, const char *name, const char *text, guint columns)
-{
-  const guint indent = columns >= 3 * NAME_WIDTH ? NAME_WIDTH : 2;
-  g_auto (GStrv) words = g_strsplit (text, " ", -1);
-  if (lines->len > 0)
-    g_string_append_c (lines, '\n');
-  g_string_append_printf (lines, "%-*s", (int) indent, name);
-  gsize column = MAX (indent, strlen (name) + 1);
-  if (strlen (name) >= indent)
-    g_string_append_c (lines, ' ');
-  for (guint i = 0; words[i] != NULL; i++)
-    {
-      const gsize length = strlen (words[i]);
-      if (i > 0 && column + 1 + length > columns - 1)
-        {
-          g_string_append_printf (lines, "\n%*s", (int) indent, "");
-          column = indent;
-        }
-      else if (i > 0)
-        {
-          g_string_append_c (lines, ' ');
-          column++;
-        }
-      g_string_append (lines, words[i]);
-      column += length;
-    }
 }

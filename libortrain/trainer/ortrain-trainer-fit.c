@@ -41,8 +41,11 @@ emit_progress (OrtrainTrainer *self, OrtrainFit *fit)
 
 /* A loss of the epoch. */
 static void
-count_loss (OrtrainFit *fit, double loss)
+count_loss (OrtrainTrainer *self, OrtrainFit *fit, double loss)
 {
+  OrtrainMemoryPlan *plan = self->session->plan;
+  if (plan != NULL)
+    fit->peak_bytes = MAX (fit->peak_bytes, ortrain_memory_plan_get_peak_bytes (plan));
   fit->step++;
   fit->last_loss = loss;
   fit->sum += loss;
@@ -164,7 +167,7 @@ settle (OrtrainTrainer *self, OrtrainFit *fit, guint n, gboolean quietly, GError
       memmove (fit->ahead, fit->ahead + 1, (MAX_AHEAD - 1) * sizeof *fit->ahead);
       fit->n_ahead--;
       memset (&fit->ahead[fit->n_ahead], 0, sizeof *fit->ahead);
-      count_loss (fit, self->session->submitted[first.slot].loss);
+      count_loss (self, fit, self->session->submitted[first.slot].loss);
       fit->learning_rate = first.learning_rate;
       ahead_clear (&first);
       if (!ortrain_fit_log_step (fit, error))
@@ -201,7 +204,7 @@ submit_step (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GV
     {
       if (!settle (self, fit, 0, FALSE, error))
         return FALSE;
-      count_loss (fit, session->last_loss);
+      count_loss (self, fit, session->last_loss);
       fit->learning_rate = learning_rate;
       if (!ortrain_fit_log_step (fit, error))
         return FALSE;
@@ -296,7 +299,7 @@ run_epoch (OrtrainTrainer *self, OrtrainFit *fit, GCancellable *cancellable, GEr
           return FALSE;
         }
       fit->n_waiting++;
-      count_loss (fit, loss);
+      count_loss (self, fit, loss);
       if (fit->n_waiting >= n_accumulated && !update (self, fit, batch, error))
         return FALSE;
       fit->learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
@@ -345,6 +348,7 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
   record->loss = fit->n_summed > 0 ? fit->sum / (double) fit->n_summed : NAN;
   record->validation_loss = NAN;
   record->metric = -1;
+  record->peak_bytes = fit->peak_bytes;
   if (ortrain_training_options_get_stop_on_nan (self->session->options) &&
       !ortrain_training_session_run_check_finite (self->session, error))
     return FALSE;
@@ -379,6 +383,7 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
   fit->step = 0;
   fit->sum = 0;
   fit->n_summed = 0;
+  fit->peak_bytes = 0;
   fit->trained = FALSE;
   if (!ortrain_fit_log_epoch (fit, record, error) || (best && !ortrain_fit_keep_best (self, fit, error)))
     return FALSE;
@@ -438,6 +443,8 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
   ok = check_logs (self, error) && ortrain_fit_resume (self, &fit, error) && ortrain_fit_open_logs (self, &fit, error);
   begin_epochs (self, &fit); /* what was resumed may have had others */
   stop = ok && ends_early (self, &fit);
+  if (ok && fit.trained)
+    ortrain_fit_show_start (self, &fit, NULL);
   while (ok && !stop && fit.epoch < self->epochs)
     {
       double began = g_timer_elapsed (timer, NULL);

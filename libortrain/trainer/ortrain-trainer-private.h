@@ -36,12 +36,13 @@ struct _OrtrainTrainer
 /* Slots of the signal queue. */
 #define ORTRAIN_TRAINER_EVENT 0    /* each one arrives */
 #define ORTRAIN_TRAINER_PROGRESS 1 /* the latest counts */
-#define ORTRAIN_TRAINER_START 2    /* what the display begins with */
+#define ORTRAIN_TRAINER_START 2    /* what is trained, as a text */
 #define ORTRAIN_TRAINER_END 3
 
 /* Emits a signal on the owner's context: EVENT with an epoch record or the file of a checkpoint, PROGRESS with a
  * progress, START with a text, END with NULL. message: taken */
 void ortrain_trainer_emit (OrtrainTrainer *self, guint slot, gpointer message, GDestroyNotify free_message);
 gboolean ortrain_trainer_wants_progress (OrtrainTrainer *self);
+gboolean ortrain_trainer_wants_start (OrtrainTrainer *self);
 /* Decides whether the training that is about to run is shown. */
 void ortrain_trainer_begin_display (OrtrainTrainer *self);

@@ -4,6 +4,8 @@
 #include "core/ortrain-field-private.h"
 #include "ortrain-enum-types.h"
 
+#include <unistd.h>
+
 /**
  * OrtrainTrainer:
  *
@@ -59,6 +61,7 @@ static GParamSpec *properties[N_PROPERTIES];
 
 enum
 {
+  STARTED,
   PROGRESS,
   EPOCH_ENDED,
   CHECKPOINT_SAVED,
@@ -74,7 +77,10 @@ deliver (GObject *object, guint slot, gpointer message)
 {
   OrtrainTrainer *self = ORTRAIN_TRAINER (object);
   if (slot == ORTRAIN_TRAINER_START)
-    ortrain_progress_display_text (&self->display, message);
+    {
+      ortrain_progress_display_start (&self->display, message);
+      g_signal_emit (object, signals[STARTED], 0, message);
+    }
   else if (slot == ORTRAIN_TRAINER_END)
     ortrain_progress_display_end (&self->display);
   else if (slot == ORTRAIN_TRAINER_PROGRESS)
@@ -107,14 +113,20 @@ ortrain_trainer_emit (OrtrainTrainer *self, guint slot, gpointer message, GDestr
 void
 ortrain_trainer_begin_display (OrtrainTrainer *self)
 {
-  ortrain_progress_display_begin (&self->display, self->show_progress, ortrain_trainer_wants_progress (self),
-                                  self->epochs, self->validation != NULL);
+  ortrain_progress_display_begin (&self->display, STDERR_FILENO, self->show_progress,
+                                  ortrain_trainer_wants_progress (self), self->epochs, self->validation != NULL);
 }
 
 gboolean
 ortrain_trainer_wants_progress (OrtrainTrainer *self)
 {
   return g_signal_has_handler_pending (self, signals[PROGRESS], 0, FALSE);
+}
+
+gboolean
+ortrain_trainer_wants_start (OrtrainTrainer *self)
+{
+  return g_signal_has_handler_pending (self, signals[STARTED], 0, FALSE);
 }
 
 static void
@@ -299,6 +311,16 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
                                                        ORTRAIN_TYPE_SHOW_PROGRESS, ORTRAIN_SHOW_PROGRESS_AUTO);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 
+  /**
+   * OrtrainTrainer::started:
+   * @self: the trainer
+   * @summary: what is trained, and with what: lines of a name and a text
+   *
+   * Emitted before the first training step, with what is shown there: the model, its device and threads, parameters,
+   * data, optimizer, planned memory. The lines are not wrapped.
+   */
+  signals[STARTED] = g_signal_new ("started", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+                                   G_TYPE_NONE, 1, G_TYPE_STRING);
   /**
    * OrtrainTrainer::progress:
    * @self: the trainer

@@ -590,10 +590,12 @@ run({
     async 'trainer, awaited, with progress on this thread'() {
         const trainer = Ortrain.Trainer.new(trainingSession(), dataset());
         trainer.epochs = 2;
-        const threads = new Set();
+        const threads = new Set(), names = [];
         trainer.connect('progress', () => threads.add(thread()));
+        trainer.connect('started', (self, summary) => names.push(...summary.split('\n').map(line => line.split(' ')[0])));
         const history = await trainer.fit_async(null);
         equal([history.n_epochs, [...threads]], [2, [mainThread]]);
+        equal(names, ['model', 'parameters', 'data', 'optimizer', 'memory']);
     },
 
     async 'trainer, awaited, with a dataset and a schedule in JavaScript'() {

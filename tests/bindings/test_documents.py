@@ -93,7 +93,7 @@ class Documents(unittest.TestCase):
 
     def test_python(self):
         printed = []
-        self.assertEqual(self.type("doc/python.md", {"print": lambda *values: printed.append(values)}), 5)
+        self.assertEqual(self.type("doc/python.md", {"print": lambda *values: printed.append(values)}), 6)
         self.assertEqual(str(printed[-1][0]), "enough")
 
     def test_examples(self):

@@ -11,7 +11,8 @@ import termios
 import unittest
 
 import numpy as np
-from ortrain_tap import Ortrain, main, training_session
+from gi.repository import Gio, GLib
+from ortrain_tap import Ortrain, folder, main, training_session
 
 PROGRAM = """
 import asyncio, sys
@@ -86,7 +87,7 @@ class Progress(unittest.TestCase):
                 for word in wanted:
                     self.assertIn(word, flat)
                 epochs = re.findall(r"(?:^|\x1b\[K|\n)epoch (\d)/3: loss [\d.]+, validation loss [\d.]+, accuracy [\d.]+ %, "
-                                    r"top2_accuracy [\d.]+, lr [\d.e-]+, [\d.]+ s(?=\n)", text)
+                                    r"top2_accuracy [\d.]+, lr [\d.e-]+, memory \d+ B, [\d.]+ s(?=\n)", text)
                 self.assertEqual(epochs, ["1", "2", "3"])
                 drawn = re.findall(r"\r([^\r\n\x1b]+)\x1b\[K", text)
                 self.assertLess(max(map(len, drawn), default=0), columns)
@@ -120,6 +121,43 @@ class Progress(unittest.TestCase):
         self.assertNotIn("\x1b", err)
         self.assertEqual(len(re.findall(r"(?m)^epoch \d/3: ", err)), 3)
         self.assertEqual(err.count("optimizer "), 2)      # its line, and its memory
+
+    def test_epochs(self):
+        """The memory of an epoch is that of its steps, even where training is resumed behind the last of them."""
+        class Stopping(Ortrain.Metric):
+            def do_reset(self):
+                pass
+
+            def do_update(self, outputs, batch):
+                if self.cancellable:
+                    self.cancellable.cancel()
+                return True
+
+            def do_compute(self):
+                return True, 0
+
+        data = {"x": np.random.default_rng(0).random((60, 4), np.float32), "labels": np.arange(60) % 3}
+        found, summaries = {}, {}
+        for name in ("whole", "cancelled", "resumed"):
+            where = os.path.join(folder, "whole" if name == "whole" else "parts")
+            session = training_session(threads=1)
+            trainer = Ortrain.Trainer(session, data, epochs=2, batch_size=8, validation=Ortrain.TensorDataset(data),
+                                      checkpoint_dir=where, resume=name == "resumed", show_progress="never")
+            metric, cancellable = Stopping(), Gio.Cancellable()
+            metric.cancellable = cancellable if name == "cancelled" else None
+            trainer.add_metric(metric)
+            trainer.connect("started", lambda trainer, summary: summaries.update({name: summary}))
+            if name == "cancelled":
+                with self.assertRaises(GLib.Error):
+                    trainer.fit(cancellable)
+                continue
+            found[name] = [record.get_peak_bytes() for record in trainer.fit().epochs]
+            self.assertEqual(found[name][1], session.plan({key: value[:8] for key, value in data.items()}).get_peak_bytes())
+        self.assertEqual(found["resumed"], found["whole"])
+        names = ["model", "parameters", "data", "optimizer", "memory"]
+        for name, n in (("whole", 5), ("cancelled", 5), ("resumed", 4)):     # nothing is planned where no step is left
+            self.assertEqual([line.split()[0] for line in summaries[name].splitlines()], names[:n])
+        self.assertIn("; resumed behind the steps of epoch 1\n", summaries["resumed"])
 
     def test_measures(self):
         """Speed and time left, for handlers: unknown behind the first step, then falling to nothing."""

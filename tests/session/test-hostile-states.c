@@ -113,6 +113,7 @@ test_trainer (void)
     { "trainer.epoch", "x", "'trainer.epoch' is 'x'" },
     { "trainer.waited", "-3", "'trainer.waited' is -3" },
     { "trainer.loss-terms", "-inf", "'trainer.loss-terms' is -inf" },
+    { "trainer.peak-bytes", "-1", "'trainer.peak-bytes' is -1" },
     { "trainer.trained", "2", "'trainer.trained' is 2" },
     { "trainer.loss-sum", "nan", "'trainer.loss-sum' is nan" },
     { "trainer.loss-sum", "inf", "'trainer.loss-sum' is inf" },

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
 
+#include "confusion-table.h"
 #include "core/ortrain-text-private.h"
 #include "image-data.h"
 #include "memory-view.h"
-#include "progress-bar.h"
+#include "train-metrics.h"
+#include "trainer/ortrain-progress-display-private.h"
 
 #include <errno.h>
 #include <glib-unix.h>
@@ -12,13 +14,14 @@
 #include <math.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct
 {
   GMainLoop *loop;
   GCancellable *cancellable;
-  ProgressBar bar;
-  MemoryView memory; /* above the bar */
+  OrtrainProgressDisplay display;
+  MemoryView memory; /* above its last line */
   OrtrainTrainingHistory *history;
   GError *error;
 } Run;
@@ -27,7 +30,7 @@ typedef struct
 static void
 hide_progress (Run *run)
 {
-  progress_bar_clear (&run->bar);
+  ortrain_progress_display_hide (&run->display);
   memory_view_hide (&run->memory);
 }
 
@@ -68,21 +71,19 @@ on_not_finite (OrtrainTrainingSession *session, gpointer data)
 }
 
 static void
+on_started (OrtrainTrainer *trainer, const char *summary, gpointer data)
+{
+  Run *run = data;
+  hide_progress (run);
+  ortrain_progress_display_start (&run->display, summary);
+  show_progress (run);
+}
+
+static void
 on_progress (OrtrainTrainer *trainer, OrtrainProgress *progress, gpointer data)
 {
   Run *run = data;
-  g_autofree char *metric =
-      progress->metric >= 0 ? g_strdup_printf ("  accuracy %.2f %%", 100.0 * progress->metric) : g_strdup ("");
-  g_autofree char *loss = format_loss (progress->mean_loss);
-  g_autofree char *speed =
-      progress->seconds_left >= 0
-          ? g_strdup_printf (", %.0f s left  %.4g items/s", progress->seconds_left, progress->items_per_second)
-          : g_strdup ("");
-  g_autofree char *text =
-      g_strdup_printf ("epoch %u/%u  step %" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT "  loss %s%s  %.0f s%s  rate %.3g",
-                       progress->epoch, progress->n_epochs, progress->step, progress->n_steps, loss, metric,
-                       progress->seconds, speed, progress->learning_rate);
-  progress_bar_update (&run->bar, progress->fraction, text, FALSE);
+  ortrain_progress_display_update (&run->display, progress);
 }
 
 static void
@@ -90,26 +91,7 @@ on_epoch_ended (OrtrainTrainer *trainer, OrtrainEpochRecord *record, gpointer da
 {
   Run *run = data;
   hide_progress (run);
-  double metric = ortrain_epoch_record_get_metric (record), loss = ortrain_epoch_record_get_validation_loss (record);
-  g_autofree char *text = format_loss (ortrain_epoch_record_get_loss (record));
-  g_print ("epoch %u: loss %s", ortrain_epoch_record_get_epoch (record), text);
-  if (isfinite (loss))
-    {
-      g_autofree char *held_out = format_loss (loss);
-      g_print (", validation loss %s", held_out);
-    }
-  if (isfinite (metric) && metric >= 0)
-    g_print (", accuracy %.2f %%", 100.0 * metric);
-  g_auto (GStrv) names = ortrain_epoch_record_get_value_names (record);
-  for (guint i = 0; names[i] != NULL; i++)
-    g_print (", %s %.4f", names[i], ortrain_epoch_record_get_value (record, names[i]));
-  OrtrainMemoryPlan *plan = ortrain_training_session_get_memory_plan (ortrain_trainer_get_session (trainer));
-  if (plan != NULL)
-    {
-      g_autofree char *peak = command_format_bytes (ortrain_memory_plan_get_peak_bytes (plan));
-      g_print (", memory %s", peak);
-    }
-  g_print (", %.1f s\n", ortrain_epoch_record_get_seconds (record));
+  ortrain_progress_display_epoch (&run->display, record);
   show_progress (run);
 }
 
@@ -209,87 +191,6 @@ split (OrtrainDataset **dataset, OrtrainDataset **held_out, double fraction, GEr
     return FALSE;
   g_set_object (dataset, first);
   return TRUE;
-}
-
-#define METRICS "topN (top5), f1, precision, recall (or micro_f1 …), mae, rmse, r2"
-
-/* "top5", "f1", "micro_recall", "mae"; NULL if there is no such metric. */
-static OrtrainMetric *
-make_metric (const char *name, const char *output, const char *target)
-{
-  static const struct
-  {
-    const char *name;
-    OrtrainClassificationMeasure measure;
-  } classes[] = { { "precision", ORTRAIN_CLASSIFICATION_MEASURE_PRECISION },
-                  { "recall", ORTRAIN_CLASSIFICATION_MEASURE_RECALL },
-                  { "f1", ORTRAIN_CLASSIFICATION_MEASURE_F1 } };
-  static const struct
-  {
-    const char *name;
-    OrtrainRegressionMeasure measure;
-  } numbers[] = { { "mae", ORTRAIN_REGRESSION_MEASURE_MAE },
-                  { "rmse", ORTRAIN_REGRESSION_MEASURE_RMSE },
-                  { "r2", ORTRAIN_REGRESSION_MEASURE_R2 } };
-  const gboolean micro = g_str_has_prefix (name, "micro_"), macro = g_str_has_prefix (name, "macro_");
-  const char *measure = micro || macro ? name + strlen ("micro_") : name;
-  guint64 k;
-  if (g_str_has_prefix (name, "top") && g_ascii_string_to_unsigned (name + strlen ("top"), 10, 2, G_MAXINT, &k, NULL))
-    return ortrain_classification_metric_new_accuracy ((guint) k, output, target);
-  for (guint i = 0; i < G_N_ELEMENTS (classes); i++)
-    if (g_str_equal (measure, classes[i].name))
-      return ortrain_classification_metric_new (classes[i].measure,
-                                                micro ? ORTRAIN_AVERAGE_MICRO : ORTRAIN_AVERAGE_MACRO, output, target);
-  for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
-    if (g_str_equal (name, numbers[i].name))
-      return ortrain_regression_metric_new (numbers[i].measure, output, target);
-  return NULL;
-}
-
-static gboolean
-check_metrics (char **names, GError **error)
-{
-  for (guint i = 0; names != NULL && names[i] != NULL; i++)
-    {
-      g_autoptr (OrtrainMetric) metric = make_metric (names[i], "", "");
-      if (metric != NULL && !g_strv_contains ((const char *const *) names + i + 1, names[i]))
-        continue;
-      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                   metric != NULL ? "--metric %s is given twice"
-                                  : "There is no metric '%s'; the metrics are " METRICS
-                                    "; the accuracy of classifiers is always printed",
-                   ortrain_text_show (names[i]));
-      return FALSE;
-    }
-  return TRUE;
-}
-
-/* What --monitor names, as epochs have it. A metric is computed too, whether or not --metric has it. */
-static char *
-choose_monitor (const char *name, char ***metrics, GError **error)
-{
-  if (g_str_equal (name, "loss") || g_str_equal (name, "accuracy"))
-    return g_strdup (name);
-  g_autoptr (OrtrainMetric) metric = make_metric (name, "", "");
-  const char *title = metric != NULL ? ortrain_metric_get_name (metric) : name; /* "macro_f1" of "f1" */
-  const guint n = *metrics != NULL ? g_strv_length (*metrics) : 0;
-  for (guint i = 0; i < n; i++)
-    {
-      g_autoptr (OrtrainMetric) given = make_metric ((*metrics)[i], "", "");
-      if (g_str_equal (ortrain_metric_get_name (given), title))
-        return g_strdup (title);
-    }
-  if (metric == NULL)
-    {
-      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                   "--monitor cannot be '%s'; there are loss, accuracy, and the metrics: " METRICS,
-                   ortrain_text_show (name));
-      return NULL;
-    }
-  *metrics = g_renew (char *, *metrics, n + 2);
-  (*metrics)[n] = g_strdup (name);
-  (*metrics)[n + 1] = NULL;
-  return g_strdup (title);
 }
 
 /* "100" updates, or "2epochs", in which case n_updates is 0 for now. */
@@ -427,6 +328,18 @@ print_error (const char *text)
   g_printerr ("%s", text);
 }
 
+/* Of the model as it is now, on the data to measure on. */
+static OrtrainTensor *
+make_confusion_matrix (OrtrainTrainer *trainer, OrtrainDataset *held_out, OrtrainLoss *loss, GError **error)
+{
+  g_autoptr (OrtrainMetric) metric =
+      ortrain_classification_metric_new_accuracy (1, ortrain_loss_get_output (loss), ortrain_loss_get_target (loss));
+  ortrain_trainer_add_metric (trainer, metric);
+  return ortrain_trainer_evaluate (trainer, held_out, NULL, NULL, NULL, error)
+             ? ortrain_classification_metric_get_confusion_matrix (ORTRAIN_CLASSIFICATION_METRIC (metric), error)
+             : NULL;
+}
+
 static void
 add_number (JsonBuilder *builder, const char *name, double number)
 {
@@ -434,9 +347,10 @@ add_number (JsonBuilder *builder, const char *name, double number)
   command_add_number (builder, number);
 }
 
-/* The results, one object; in "epochs", one for each. */
+/* The results, one object; in "epochs", one for each. confusion, classes: or NULL */
 static void
-print_json (OrtrainTrainingSession *session, OrtrainTrainingHistory *history, const char *monitor)
+print_json (OrtrainTrainingSession *session, OrtrainTrainingHistory *history, const char *monitor,
+            OrtrainTensor *confusion, const char *const *classes)
 {
   g_autoptr (JsonBuilder) builder = json_builder_new ();
   GListModel *epochs = ortrain_training_history_get_epochs (history);
@@ -474,22 +388,22 @@ print_json (OrtrainTrainingSession *session, OrtrainTrainingHistory *history, co
       json_builder_end_object (builder);
     }
   json_builder_end_array (builder);
+  if (confusion != NULL)
+    {
+      json_builder_set_member_name (builder, "confusion_matrix");
+      confusion_table_add_json (builder, confusion);
+    }
+  if (confusion != NULL && classes != NULL)
+    {
+      json_builder_set_member_name (builder, "classes");
+      json_builder_begin_array (builder);
+      for (guint i = 0; classes[i] != NULL; i++)
+        json_builder_add_string_value (builder, classes[i]);
+      json_builder_end_array (builder);
+    }
   json_builder_end_object (builder);
   g_set_print_handler (NULL);
   command_print_json (builder);
-}
-
-static void
-print_summary (OrtrainTrainingSession *session, OrtrainDataset *dataset, guint batch_size)
-{
-  const guint64 n_items = ortrain_dataset_get_length (dataset),
-                n_parameters = ortrain_training_session_get_n_parameters (session);
-  guint threads = ortrain_training_options_get_threads (ortrain_training_session_get_options (session));
-  threads = threads > 0 ? threads : g_get_num_processors ();
-  g_print ("Trained %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " parameters on %" G_GUINT64_FORMAT
-           " items in batches of %u, with %u thread%s\n",
-           n_parameters, ortrain_model_get_n_parameters (ortrain_training_session_get_model (session)), n_items,
-           batch_size, threads, threads == 1 ? "" : "s");
 }
 
 static ExitStatus
@@ -525,7 +439,9 @@ run (int argc, char *argv[])
       "This part of the data to measure on instead, such as 0.1: the last one, or of pictures some of each class (0)",
       "X" },
     { "metric", 0, 0, G_OPTION_ARG_STRING_ARRAY, &metrics,
-      "Compute this on that data, too: topN, f1, precision, recall, micro_f1 …, mae, rmse, r2", "NAME" },
+      "Compute this on that data, too: topN, f1, precision, recall, micro_f1 …, mae, rmse, r2; once, at the end, "
+      "confusion-matrix",
+      "NAME" },
     { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output that the loss is on (the first)", "NAME" },
     { "target", 0, 0, G_OPTION_ARG_STRING, &target,
       "What it should be, in the data (labels; of a table, else the last column)", "NAME" },
@@ -638,13 +554,15 @@ run (int argc, char *argv[])
     return command_fail (error);
   g_autoptr (OrtrainOptimizer) optimizer =
       choose_optimizer (options_path != NULL ? options : NULL, optimizer_name, learning_rate, optimizer_state, &error);
+  const gboolean confusion = train_metrics_take_confusion (metrics);
   g_autoptr (OrtrainLrSchedule) words G_GNUC_UNUSED =
       optimizer != NULL ? make_schedule (schedule_name, 1, warm_up, &error) : NULL;
-  if (error != NULL || !check_metrics (metrics, &error) ||
+  if (error != NULL || !train_metrics_check (metrics, &error) ||
       !set_number (optimizer, "weight-decay", weight_decay, &error) ||
       !set_number (optimizer, "momentum", momentum, &error))
     return command_fail (error);
-  g_autofree char *monitor = choose_monitor (monitor_text != NULL ? monitor_text : "loss", &metrics, &error);
+  g_autofree char *monitor =
+      train_metrics_choose_monitor (monitor_text != NULL ? monitor_text : "loss", &metrics, &error);
   if (monitor == NULL)
     return command_fail (error);
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
@@ -661,6 +579,8 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainLoss) loss =
       n_losses > 0 ? g_list_model_get_item (losses, 0)
                    : command_make_loss (loss_kind != NULL ? loss_kind : "cross-entropy", output, target, &error);
+  if (confusion && loss != NULL && !ORTRAIN_IS_CROSS_ENTROPY_LOSS (loss) && !ORTRAIN_IS_NLL_LOSS (loss))
+    return command_usage (&command_train, "--metric confusion-matrix needs a loss over classes: cross-entropy or nll");
   if (loss == NULL || !set_number (loss, "label-smoothing", label_smoothing, &error))
     return command_fail (error);
   if (n_losses == 0)
@@ -756,7 +676,7 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainLrSchedule) schedule = make_schedule (schedule_name, n_updates * (guint) epochs, warm_up, &error);
   if (error != NULL)
     return command_fail (error);
-  if (ortrain_training_options_get_schedule (options) == NULL || schedule_name != NULL || warm_up >= 0)
+  if (schedule_name != NULL || warm_up >= 0)
     ortrain_training_options_set_schedule (options, schedule);
   g_auto (GStrv) notes = ortrain_training_session_get_notes (session);
   for (guint i = 0; notes[i] != NULL; i++)
@@ -764,7 +684,7 @@ run (int argc, char *argv[])
 
   g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
   ortrain_trainer_set_epochs (trainer, (guint) epochs);
-  ortrain_trainer_set_show_progress (trainer, ORTRAIN_SHOW_PROGRESS_NEVER); /* it is shown here, above other lines */
+  ortrain_trainer_set_show_progress (trainer, ORTRAIN_SHOW_PROGRESS_NEVER); /* it is shown here, between other lines */
   ortrain_trainer_set_batch_size (trainer, (guint) batch_size);
   ortrain_trainer_set_shuffle (trainer, TRUE);
   ortrain_trainer_set_seed (trainer, ortrain_training_options_get_seed (options));
@@ -773,7 +693,7 @@ run (int argc, char *argv[])
   ortrain_trainer_set_monitor (trainer, monitor);
   for (guint i = 0; wanted != NULL && metrics != NULL && metrics[i] != NULL; i++)
     {
-      g_autoptr (OrtrainMetric) metric = make_metric (metrics[i], ortrain_loss_get_output (loss), wanted);
+      g_autoptr (OrtrainMetric) metric = train_metrics_make (metrics[i], ortrain_loss_get_output (loss), wanted);
       ortrain_trainer_add_metric (trainer, metric);
     }
   ortrain_trainer_set_checkpoint_dir (trainer, checkpoint);
@@ -791,10 +711,11 @@ run (int argc, char *argv[])
   g_autoptr (GMainLoop) loop = g_main_loop_new (NULL, FALSE);
   g_autoptr (GCancellable) cancellable = g_cancellable_new ();
   Run state = { .loop = loop, .cancellable = cancellable };
-  progress_bar_init (&state.bar);
+  ortrain_progress_display_begin (&state.display, json ? STDERR_FILENO : STDOUT_FILENO, ORTRAIN_SHOW_PROGRESS_ALWAYS,
+                                  FALSE, (guint) epochs, held_out != NULL);
   memory_view_init (&state.memory);
-  if (!json)
-    g_signal_connect (trainer, "progress", G_CALLBACK (on_progress), &state);
+  g_signal_connect (trainer, "started", G_CALLBACK (on_started), &state);
+  g_signal_connect (trainer, "progress", G_CALLBACK (on_progress), &state);
   g_signal_connect (trainer, "epoch-ended", G_CALLBACK (on_epoch_ended), &state);
   static const char *const phases[] = { "pre-forward",   "post-forward", "pre-backward",
                                         "post-backward", "pre-update",   "post-update" };
@@ -805,7 +726,7 @@ run (int argc, char *argv[])
   guint interrupt = g_unix_signal_add (SIGINT, on_interrupt, &state);
   ortrain_trainer_fit_async (trainer, cancellable, on_done, &state);
   g_main_loop_run (loop);
-  progress_bar_clear (&state.bar);
+  ortrain_progress_display_hide (&state.display);
   memory_view_clear (&state.memory);
 
   if (g_error_matches (state.error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
@@ -829,7 +750,6 @@ run (int argc, char *argv[])
       guint n = ortrain_training_history_get_n_epochs (history);
       g_print ("%u epoch%s in %.1f s, last loss %s\n", n, n == 1 ? "" : "s",
                ortrain_training_history_get_seconds (history), last);
-      print_summary (session, dataset, (guint) batch_size);
     }
   if (export != NULL)
     {
@@ -846,8 +766,17 @@ run (int argc, char *argv[])
           g_print ("Its classes: %s\n", beside);
         }
     }
+  g_autoptr (OrtrainTensor) matrix = confusion ? make_confusion_matrix (trainer, held_out, loss, &error) : NULL;
+  if (error != NULL)
+    return command_fail (error);
+  if (matrix != NULL && !json)
+    {
+      g_autofree char *table = confusion_table_format (matrix, ortrain_csv_format_get_classes (format),
+                                                       ortrain_progress_display_get_columns (&state.display));
+      g_print ("%s\n", table);
+    }
   if (json)
-    print_json (session, history, monitor);
+    print_json (session, history, monitor, matrix, ortrain_csv_format_get_classes (format));
   return EXIT_OK;
 }
 
