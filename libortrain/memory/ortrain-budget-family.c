@@ -26,9 +26,9 @@ ortrain_budget_family_free (OrtrainBudgetFamily *self)
 }
 
 void
-ortrain_budget_family_begin (OrtrainBudgetFamily *self, OrtrainGraph *graph)
+ortrain_budget_family_begin (OrtrainBudgetFamily *self, OrtrainGraph *graph, gboolean searched)
 {
-  self->n_searches++;
+  self->n_searches += searched ? 1 : 0;
   g_hash_table_remove_all (self->values);
   g_ptr_array_set_size (self->choices, 0);
   for (guint v = 0; v < graph->values->len; v++)

@@ -9,14 +9,14 @@ typedef struct _OrtrainBudgetFamily OrtrainBudgetFamily;
 
 OrtrainBudgetFamily *ortrain_budget_family_new (void);
 void ortrain_budget_family_free (OrtrainBudgetFamily *self);
-/* Forgets all choices; those that are added are of this graph. */
-void ortrain_budget_family_begin (OrtrainBudgetFamily *self, OrtrainGraph *graph);
+/* Forgets all choices; those that are added are of this graph. searched: not looked up. */
+void ortrain_budget_family_begin (OrtrainBudgetFamily *self, OrtrainGraph *graph, gboolean searched);
 void ortrain_budget_family_add (OrtrainBudgetFamily *self, const gboolean *kept,
                                 const gboolean *offloaded); /* [n_values] */
 /* Transfer full: each choice, [2 * n_values] of this graph, first what is kept, then what of it is offloaded, which the
  * caller frees. Unknown values are kept. */
 GPtrArray *ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph);
-guint ortrain_budget_family_get_n_searches (const OrtrainBudgetFamily *self); /* how often it began */
+guint ortrain_budget_family_get_n_searches (const OrtrainBudgetFamily *self); /* how often it began with a search */
 
 /* What a step may hold. */
 typedef struct
@@ -34,7 +34,8 @@ typedef struct
 /* The plan of the graph at a recompute level and within a budget: of all ways to run nodes of the forward pass again in the backward pass that it
  * tries, and to offload what is kept, the one with the least work whose true peak fits. The ways, and their order, do not depend on the budget: with
  * a smaller one the peak is never larger, nor the work less. The results of a step are the same bits in all of them. Of a
- * family, those are tried first that another member has found, spread over all of them.
+ * family, those are tried first that another member has found, spread over all of them. What a search has found is kept
+ * in the disk cache.
  * PLAN_ERROR_BUDGET when none fits, with what is largest. */
 OrtrainMemoryPlan *ortrain_plan_within_budget (OrtrainGraph *graph, const OrtrainPlanRequest *request,
                                                const OrtrainBudget *budget, GError **error);

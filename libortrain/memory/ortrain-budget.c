@@ -3,6 +3,7 @@
 
 #include "core/ortrain-bytes.h"
 #include "core/ortrain-text-private.h"
+#include "memory/ortrain-budget-answer-private.h"
 #include "memory/ortrain-memory-plan-private.h"
 #include "memory/ortrain-recompute-layers-private.h"
 #include "ops/ortrain-op-private.h"
@@ -54,6 +55,8 @@ typedef struct
   gboolean *offloadable; /* [n_values]: roots */
   GArray *cuts;
   GPtrArray *choices;
+  const Choice *taken;     /* the one that was found */
+  gboolean taken_overlaps; /* and how it was planned */
 } Search;
 
 static void
@@ -282,27 +285,32 @@ add_offloading_choices (Search *self)
     }
 }
 
-/* What another member of the family found. What cannot run again is kept, also where it did not exist there. */
+/* kept: taken; [2 * n_values], behind them what is offloaded. Of another search: what cannot run again is kept, also where
+ * it did not exist there. */
+static void
+add_known_choice (Search *self, gboolean *kept)
+{
+  for (guint v = 0; v < self->n_values; v++)
+    {
+      const OrtrainNode *producer = ((OrtrainValue *) self->graph->values->pdata[v])->producer;
+      kept[v] = kept[v] || producer == NULL || self->work[producer->mark] < 0;
+    }
+  gboolean *offloaded = g_new0 (gboolean, self->n_values + 1);
+  for (guint v = 0; v < self->n_values; v++)
+    offloaded[v] = kept[self->n_values + v] && self->offloadable[v];
+  for (guint v = 0; v < self->n_values; v++)
+    if (offloaded[self->root[v]])
+      kept[v] = self->root[v] == v;
+  add_choice (self, kept, offloaded);
+}
+
+/* What another member of the family found. */
 static void
 add_known_choices (Search *self, const OrtrainBudgetFamily *family)
 {
   g_autoptr (GPtrArray) list = ortrain_budget_family_list (family, self->graph);
   for (guint c = 0; c < list->len; c++)
-    {
-      gboolean *kept = list->pdata[c];
-      for (guint v = 0; v < self->n_values; v++)
-        {
-          const OrtrainNode *producer = ((OrtrainValue *) self->graph->values->pdata[v])->producer;
-          kept[v] = kept[v] || producer == NULL || self->work[producer->mark] < 0;
-        }
-      gboolean *offloaded = g_new0 (gboolean, self->n_values + 1);
-      for (guint v = 0; v < self->n_values; v++)
-        offloaded[v] = kept[self->n_values + v] && self->offloadable[v];
-      for (guint v = 0; v < self->n_values; v++)
-        if (offloaded[self->root[v]])
-          kept[v] = self->root[v] == v;
-      add_choice (self, kept, offloaded);
-    }
+    add_known_choice (self, list->pdata[c]);
 }
 
 /* The last, with which the least is kept, is one of them. */
@@ -310,7 +318,7 @@ static void
 keep_choices (const Search *self, OrtrainBudgetFamily *family)
 {
   const guint n = self->choices->len, n_kept = MIN (n, MAX_KNOWN);
-  ortrain_budget_family_begin (family, self->graph);
+  ortrain_budget_family_begin (family, self->graph, TRUE);
   for (guint k = 0; k < n_kept; k++)
     {
       const Choice *choice = self->choices->pdata[(k + 1) * n / n_kept - 1];
@@ -665,11 +673,60 @@ try_choices (Search *search, const OrtrainPlanRequest *request, const OrtrainBud
             continue;
           if (ortrain_memory_plan_get_peak_bytes (plan) < ortrain_memory_plan_get_peak_bytes (*smallest))
             g_set_object (smallest, plan);
-          if (ortrain_memory_plan_get_peak_bytes (plan) <= budget->bytes)
-            *found = g_steal_pointer (&plan);
+          if (ortrain_memory_plan_get_peak_bytes (plan) > budget->bytes)
+            continue;
+          *found = g_steal_pointer (&plan);
+          search->taken = choice;
+          search->taken_overlaps = way == 0;
         }
     }
   return TRUE;
+}
+
+/* ---- What an earlier search found ---- */
+
+/* The plan of an answer, if it is what the search would find. */
+static OrtrainMemoryPlan *
+restore (Search *search, GBytes *key, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
+         OrtrainMemoryPlan *base)
+{
+  guint8 digest[ORTRAIN_PLAN_DIGEST_BYTES];
+  const guint n_values = search->n_values;
+  g_autoptr (OrtrainBudgetAnswer) answer = ortrain_budget_answer_lookup (key, n_values);
+  if (answer == NULL)
+    return NULL;
+  add_known_choice (search, g_steal_pointer (&answer->choice));
+  g_autoptr (OrtrainMemoryPlan) plan =
+      plan_choice (search->graph, search->choices->pdata[0], answer->overlaps, base, request, budget, NULL);
+  g_ptr_array_set_size (search->choices, 0);
+  if (plan == NULL || !has_same_arithmetic (plan, base) || ortrain_memory_plan_get_peak_bytes (plan) > budget->bytes)
+    return NULL;
+  ortrain_memory_plan_compute_digest (plan, digest);
+  if (memcmp (digest, answer->digest, sizeof digest) != 0)
+    return NULL;
+  if (budget->family != NULL)
+    ortrain_budget_family_begin (budget->family, search->graph, FALSE);
+  for (guint c = 0; c < answer->known->len && budget->family != NULL; c++)
+    {
+      const gboolean *kept = answer->known->pdata[c];
+      ortrain_budget_family_add (budget->family, kept, kept + n_values);
+    }
+  return g_steal_pointer (&plan);
+}
+
+static void
+keep_answer (const Search *search, GBytes *key, const OrtrainBudget *budget, OrtrainMemoryPlan *plan)
+{
+  const guint n_values = search->n_values;
+  g_autofree gboolean *choice = g_new (gboolean, 2 * n_values + 1);
+  memcpy (choice, search->taken->kept, n_values * sizeof *choice);
+  memcpy (choice + n_values, search->taken->offloaded, n_values * sizeof *choice);
+  g_autoptr (GPtrArray) known =
+      budget->family != NULL ? ortrain_budget_family_list (budget->family, search->graph) : g_ptr_array_new ();
+  g_ptr_array_set_free_func (known, g_free);
+  OrtrainBudgetAnswer answer = { .overlaps = search->taken_overlaps, .choice = choice, .known = known };
+  ortrain_memory_plan_compute_digest (plan, answer.digest);
+  ortrain_budget_answer_store (&answer, key, n_values);
 }
 
 OrtrainMemoryPlan *
@@ -697,6 +754,12 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
       ok = try_choices (&search, request, budget, base, FALSE, &smallest, &found, error);
       g_ptr_array_set_size (search.choices, 0);
     }
+  g_autoptr (GBytes) key = NULL;
+  if (ok && found == NULL && has_backward (base))
+    {
+      key = ortrain_budget_answer_make_key (graph, base, request, budget);
+      found = restore (&search, key, request, budget, base);
+    }
   if (ok && found == NULL)
     {
       if (has_backward (base))
@@ -708,6 +771,8 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
       ok = try_choices (&search, request, budget, base, !budget->any, &smallest, &found, error);
       if (ok && found != NULL && family != NULL)
         keep_choices (&search, family);
+      if (ok && found != NULL && key != NULL)
+        keep_answer (&search, key, budget, found);
     }
   search_clear (&search);
   if (ok && found == NULL)

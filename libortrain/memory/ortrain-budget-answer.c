@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "memory/ortrain-budget-answer-private.h"
+
+#include "core/ortrain-disk-cache-private.h"
+#include "memory/ortrain-memory-plan-private.h"
+
+#include <string.h>
+
+#define CACHE_KIND "budget"
+#define MAX_KNOWN 64 /* more than a search keeps */
+
+/* ---- Writing: whole numbers of 8 bytes, little-endian; names with their lengths ---- */
+
+static void
+put_int (GByteArray *to, gint64 value)
+{
+  const gint64 little = GINT64_TO_LE (value);
+  g_byte_array_append (to, (const guint8 *) &little, sizeof little);
+}
+
+static void
+put_double (GByteArray *to, double value)
+{
+  gint64 bits;
+  memcpy (&bits, &value, sizeof bits);
+  put_int (to, bits);
+}
+
+static void
+put_bytes (GByteArray *to, gconstpointer bytes, gsize n)
+{
+  put_int (to, (gint64) n);
+  g_byte_array_append (to, bytes, (guint) n);
+}
+
+static void
+put_text (GByteArray *to, const char *text)
+{
+  if (text == NULL)
+    put_int (to, -1);
+  else
+    put_bytes (to, text, strlen (text));
+}
+
+static void
+put_dims (GByteArray *to, const OrtrainDim *dims, gint rank)
+{
+  put_int (to, rank);
+  for (gint d = 0; d < rank; d++)
+    {
+      g_autofree char *text = ortrain_dim_is_int (dims[d]) ? NULL : ortrain_dim_to_string (dims[d]);
+      put_int (to, text == NULL ? dims[d].value : 0);
+      put_text (to, text);
+    }
+}
+
+static void put_graph (GByteArray *to, const OrtrainGraph *graph);
+
+/* Contents of tensors decide nothing here but what kernels answer, which the plan has. */
+static void
+put_attribute (GByteArray *to, const OrtrainAttribute *attribute)
+{
+  put_text (to, attribute->name);
+  put_int (to, attribute->kind);
+  put_int (to, (gint64) attribute->n);
+  switch (attribute->kind)
+    {
+    case ORTRAIN_ATTRIBUTE_FLOAT:
+      put_double (to, attribute->v.f);
+      break;
+    case ORTRAIN_ATTRIBUTE_INT:
+      put_int (to, attribute->v.i);
+      break;
+    case ORTRAIN_ATTRIBUTE_STRING:
+      put_text (to, attribute->v.s);
+      break;
+    case ORTRAIN_ATTRIBUTE_FLOATS:
+      for (gsize i = 0; i < attribute->n; i++)
+        put_double (to, (double) attribute->v.floats[i]);
+      break;
+    case ORTRAIN_ATTRIBUTE_INTS:
+      for (gsize i = 0; i < attribute->n; i++)
+        put_int (to, attribute->v.ints[i]);
+      break;
+    case ORTRAIN_ATTRIBUTE_STRINGS:
+      for (gsize i = 0; i < attribute->n; i++)
+        put_text (to, attribute->v.strings[i]);
+      break;
+    case ORTRAIN_ATTRIBUTE_GRAPH:
+      put_graph (to, ORTRAIN_GRAPH (attribute->v.g));
+      break;
+    case ORTRAIN_ATTRIBUTE_GRAPHS:
+      for (gsize i = 0; i < attribute->n; i++)
+        put_graph (to, ORTRAIN_GRAPH (attribute->v.graphs[i]));
+      break;
+    case ORTRAIN_ATTRIBUTE_TENSOR:
+    case ORTRAIN_ATTRIBUTE_TENSORS:
+      break;
+    }
+}
+
+/* Of values that a branch captures, the name: they are of another graph. */
+static void
+put_operands (GByteArray *to, const OrtrainGraph *graph, const GPtrArray *values)
+{
+  put_int (to, values->len);
+  for (guint i = 0; i < values->len; i++)
+    {
+      const OrtrainValue *value = values->pdata[i];
+      put_int (to, value == NULL ? -1 : value->graph == graph ? (gint64) value->id : -2);
+      if (value != NULL && value->graph != graph)
+        put_text (to, value->name);
+    }
+}
+
+static void
+put_node (GByteArray *to, const OrtrainGraph *graph, const OrtrainNode *node)
+{
+  put_text (to, node->domain);
+  put_text (to, node->op_type);
+  put_text (to, node->name);
+  put_int (to, node->phase);
+  put_int (to, node->number);
+  put_int (to, node->recomputes != NULL);
+  put_int (to, node->on_host);
+  put_int (to, node->is_update);
+  put_text (to, ortrain_graph_get_label (graph, node->scope));
+  put_operands (to, graph, node->inputs);
+  put_operands (to, graph, node->outputs);
+  const guint n_attributes = ortrain_attributes_get_n (node->attributes);
+  put_int (to, n_attributes);
+  for (guint a = 0; a < n_attributes; a++)
+    put_attribute (to, ortrain_attributes_get_nth (node->attributes, a));
+  put_int (to, node->body != NULL);
+  if (node->body != NULL)
+    put_graph (to, node->body);
+}
+
+static void
+put_graph (GByteArray *to, const OrtrainGraph *graph)
+{
+  put_int (to, graph->opset);
+  put_int (to, graph->next_number);
+  put_int (to, graph->values->len);
+  for (guint v = 0; v < graph->values->len; v++)
+    {
+      const OrtrainValue *value = graph->values->pdata[v];
+      put_text (to, value->name);
+      put_int (to, value->kind);
+      put_int (to, value->dtype);
+      put_int (to, value->role);
+      put_int (to, value->is_output);
+      put_int (to, value->on_host);
+      put_int (to, value->tensor != NULL);
+      put_int (to, value->partner != NULL ? (gint64) value->partner->id : -1);
+      put_dims (to, value->dims, value->rank);
+    }
+  put_operands (to, graph, graph->inputs);
+  put_operands (to, graph, graph->outputs);
+  put_int (to, graph->nodes->len);
+  for (guint t = 0; t < graph->nodes->len; t++)
+    put_node (to, graph, graph->nodes->pdata[t]);
+}
+
+static void
+put_kernels (GByteArray *to, const OrtrainMemoryPlan *plan)
+{
+  put_int (to, plan->kernels->len);
+  for (guint k = 0; k < plan->kernels->len; k++)
+    {
+      const OrtrainPreparedKernel *kernel = plan->kernels->pdata[k];
+      put_text (to, kernel->kernel->domain);
+      put_text (to, kernel->kernel->op_type);
+      put_int (to, (gint64) kernel->workspace_bytes);
+      put_int (to, (gint64) kernel->can_accumulate);
+      put_double (to, kernel->flops);
+      put_double (to, kernel->bytes_moved);
+      put_int (to, kernel->n_outputs);
+      for (guint i = 0; i < kernel->n_outputs; i++)
+        put_int (to, (gint64) kernel->inplace[i]);
+    }
+}
+
+static void
+put_plan (GByteArray *to, const OrtrainMemoryPlan *plan)
+{
+  put_int (to, (gint64) plan->arena_bytes);
+  put_int (to, (gint64) plan->host_arena_bytes);
+  put_int (to, (gint64) plan->lower_bound_bytes);
+  put_int (to, (gint64) plan->alignment);
+  for (guint c = 0; c <= ORTRAIN_CATEGORY_OUTPUT; c++)
+    put_int (to, (gint64) plan->persistent[c]);
+  put_int (to, plan->n_values);
+  for (guint v = 0; v < plan->n_values; v++)
+    {
+      const OrtrainPlanValue *value = &plan->values[v];
+      put_int (to, value->root);
+      put_int (to, (gint64) value->bytes);
+      put_int (to, value->region);
+      put_int (to, (gint64) value->offset);
+      put_int (to, value->first);
+      put_int (to, value->last);
+      put_int (to, value->category);
+    }
+  put_int (to, plan->n_steps);
+  for (guint s = 0; s < plan->n_steps; s++)
+    {
+      const OrtrainPlanStep *step = &plan->steps[s];
+      put_int (to, step->node->number);
+      put_int (to, step->recomputes);
+      put_int (to, step->phase);
+      put_int (to, step->stream);
+      put_int (to, step->n_inputs);
+      put_int (to, step->n_outputs);
+      put_int (to, step->workspace);
+      put_int (to, step->n_waits);
+      put_int (to, (gint64) step->accumulates);
+      put_int (to, (gint64) step->gradients);
+      put_double (to, step->flops);
+      put_double (to, step->bytes_moved);
+    }
+  put_int (to, plan->n_operands);
+  for (guint i = 0; i < plan->n_operands; i++)
+    {
+      put_int (to, plan->operands[i]);
+      put_int (to, (gint64) plan->inplace[i]);
+    }
+  put_int (to, plan->n_waits);
+  for (guint i = 0; i < plan->n_waits; i++)
+    put_int (to, plan->waits[i]);
+}
+
+static void
+put_provider (GByteArray *to, const OrtrainProviderClass *klass)
+{
+  put_text (to, klass->name);
+  put_int (to, klass->joins_accumulates);
+  put_int (to, klass->reads_host);
+  for (guint i = 0; i < ORTRAIN_N_MEMORY_SPACES; i++)
+    put_int (to, (gint64) klass->alignment[i]);
+  put_double (to, klass->flops_per_byte);
+  put_int (to, klass->launch_bytes);
+  put_double (to, klass->bytes_per_second);
+  put_double (to, klass->offload_bytes_per_second);
+}
+
+/* ---- Answers ---- */
+
+GBytes *
+ortrain_budget_answer_make_key (OrtrainGraph *graph, const OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
+                                const OrtrainBudget *budget)
+{
+  GByteArray *key = g_byte_array_new ();
+  put_provider (key, request->provider->klass);
+  put_provider (key, (request->host != NULL ? request->host : request->provider)->klass);
+  put_int (key, request->keep_outputs_in_arena);
+  put_int (key, request->two_streams);
+  put_int (key, request->overlaps_offloads);
+  put_int (key, request->without_search);
+  put_int (key, (gint64) budget->bytes);
+  put_int (key, budget->level);
+  put_int (key, budget->any);
+  put_int (key, budget->offloads);
+  put_int (key, budget->family != NULL); /* its answers have more */
+  for (guint c = 0; c <= ORTRAIN_CATEGORY_OUTPUT; c++)
+    put_int (key, budget->persistent[c]);
+  put_graph (key, graph);
+  put_plan (key, base);
+  put_kernels (key, base);
+  return g_byte_array_free_to_bytes (key);
+}
+
+void
+ortrain_memory_plan_compute_digest (const OrtrainMemoryPlan *plan, guint8 *digest)
+{
+  g_autoptr (GByteArray) bytes = g_byte_array_new ();
+  g_autoptr (GChecksum) sum = g_checksum_new (G_CHECKSUM_SHA256);
+  gsize n = ORTRAIN_PLAN_DIGEST_BYTES;
+  put_plan (bytes, plan);
+  g_checksum_update (sum, bytes->data, (gssize) bytes->len);
+  g_checksum_get_digest (sum, digest, &n);
+}
+
+/* choice: [2 * n_values]; eight of them in a byte */
+static void
+put_choice (GByteArray *to, const gboolean *choice, guint n_values)
+{
+  guint8 byte = 0;
+  for (guint i = 0; i < 2 * n_values; i++)
+    {
+      byte |= (guint8) ((choice[i] ? 1u : 0u) << i % 8);
+      if (i % 8 == 7 || i + 1 == 2 * n_values)
+        {
+          g_byte_array_append (to, &byte, 1);
+          byte = 0;
+        }
+    }
+}
+
+static gboolean *
+get_choice (const guint8 *from, guint n_values)
+{
+  gboolean *choice = g_new (gboolean, 2 * n_values + 1);
+  for (guint i = 0; i < 2 * n_values; i++)
+    choice[i] = from[i / 8] >> i % 8 & 1;
+  return choice;
+}
+
+/* The digest, three numbers, the choice, and those for the family. */
+void
+ortrain_budget_answer_store (const OrtrainBudgetAnswer *self, GBytes *key, guint n_values)
+{
+  gsize n_key;
+  gconstpointer key_data = g_bytes_get_data (key, &n_key);
+  GByteArray *contents = g_byte_array_new ();
+  g_byte_array_append (contents, self->digest, sizeof self->digest);
+  put_int (contents, n_values);
+  put_int (contents, self->overlaps);
+  put_int (contents, self->known->len);
+  put_choice (contents, self->choice, n_values);
+  for (guint c = 0; c < self->known->len; c++)
+    put_choice (contents, self->known->pdata[c], n_values);
+  g_autoptr (GBytes) bytes = g_byte_array_free_to_bytes (contents);
+  ortrain_disk_cache_store (CACHE_KIND, key_data, n_key, bytes);
+}
+
+OrtrainBudgetAnswer *
+ortrain_budget_answer_lookup (GBytes *key, guint n_values)
+{
+  gsize n_key, n;
+  gint64 numbers[3];
+  gconstpointer key_data = g_bytes_get_data (key, &n_key);
+  g_autoptr (GBytes) bytes = ortrain_disk_cache_lookup (CACHE_KIND, key_data, n_key);
+  if (bytes == NULL)
+    return NULL;
+  const guint8 *contents = g_bytes_get_data (bytes, &n);
+  const gsize n_choice = (2 * (gsize) n_values + 7) / 8, n_head = ORTRAIN_PLAN_DIGEST_BYTES + sizeof numbers;
+  if (n < n_head)
+    return NULL;
+  memcpy (numbers, contents + ORTRAIN_PLAN_DIGEST_BYTES, sizeof numbers);
+  for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
+    numbers[i] = GINT64_FROM_LE (numbers[i]);
+  if (numbers[0] != n_values || numbers[1] < 0 || numbers[1] > 1 || numbers[2] < 0 || numbers[2] > MAX_KNOWN ||
+      n != n_head + n_choice * (1 + (gsize) numbers[2]))
+    return NULL;
+  OrtrainBudgetAnswer *self = g_new0 (OrtrainBudgetAnswer, 1);
+  memcpy (self->digest, contents, ORTRAIN_PLAN_DIGEST_BYTES);
+  self->overlaps = numbers[1] == 1;
+  self->choice = get_choice (contents + n_head, n_values);
+  self->known = g_ptr_array_new_with_free_func (g_free);
+  for (gsize c = 1; c <= (gsize) numbers[2]; c++)
+    g_ptr_array_add (self->known, get_choice (contents + n_head + c * n_choice, n_values));
+  return self;
+}
+
+void
+ortrain_budget_answer_free (OrtrainBudgetAnswer *self)
+{
+  g_free (self->choice);
+  g_clear_pointer (&self->known, g_ptr_array_unref);
+  g_free (self);
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-disk-cache-private.h"
+#include "fixture.h"
+#include "folder.h"
+#include "session/ortrain-training-session-private.h"
+#include "text-model.h"
+
+/* Promise: a session that finds what an earlier one has searched for does not search, and has the same plan, byte for byte;
+ * what lies in the cache, whoever wrote it, does not change that plan. */
+
+static char *folder;
+
+static void
+begin (gpointer *fixture, gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  folder = g_dir_make_tmp ("ortrain-cache-XXXXXX", &error);
+  g_assert_no_error (error);
+  g_setenv ("ORTRAIN_CACHE", folder, TRUE);
+}
+
+static void
+end (gpointer *fixture, gconstpointer data)
+{
+  test_remove_folder (folder);
+  g_clear_pointer (&folder, g_free);
+}
+
+typedef struct
+{
+  guint level;
+  OrtrainOffload offload;
+} Way;
+
+static const Way ways[] = { { 0, ORTRAIN_OFFLOAD_OFF }, { 0, ORTRAIN_OFFLOAD_ON }, { 1, ORTRAIN_OFFLOAD_OFF } };
+
+static guint
+count_hits (void)
+{
+  return ortrain_disk_cache_get_counts ().n_hits;
+}
+
+/* What a session plans: NULL where the budget cannot be met. */
+static char *
+plan_fixture (TestModel *model, guint64 budget, const Way *way, guint *n_searches, guint64 *peak)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+  ortrain_training_options_set_memory_budget (options, budget);
+  ortrain_training_options_set_memory_opt_level (options, way->level);
+  ortrain_training_options_set_offload (options, way->offload);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model->model, options, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, test_model_feeds (model, 0), &error);
+  *n_searches = ortrain_executor_get_n_searches (session->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
+  if (plan == NULL)
+    {
+      g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
+      return NULL;
+    }
+  *peak = ortrain_memory_plan_get_peak_bytes (plan);
+  return ortrain_memory_plan_to_json (plan);
+}
+
+/* At several budgets: without a cache, with an empty one, and with what that wrote. */
+static void
+test_same_plan (gpointer *fixture, gconstpointer name)
+{
+  g_autoptr (TestModel) model = test_model_load (name);
+  guint64 whole = 0, peak = 0;
+  guint n_searches, n_found = 0;
+  g_autofree char *unbounded = plan_fixture (model, 0, &ways[0], &n_searches, &whole);
+  g_assert_nonnull (unbounded);
+  g_assert_cmpuint (test_count_entries (folder), ==, 0); /* nothing is searched for */
+  for (guint w = 0; w < G_N_ELEMENTS (ways); w++)
+    for (guint percent = 95; percent >= 75; percent -= 10)
+      {
+        const guint64 budget = whole * percent / 100;
+        const guint n_before = test_count_entries (folder);
+        g_setenv ("ORTRAIN_CACHE", "off", TRUE);
+        g_autofree char *expected = plan_fixture (model, budget, &ways[w], &n_searches, &peak);
+        g_assert_cmpuint (test_count_entries (folder), ==, n_before);
+        const gboolean searched = n_searches > 0;
+        g_setenv ("ORTRAIN_CACHE", folder, TRUE);
+        for (guint round = 0; round < 2; round++)
+          {
+            const guint n_hits = count_hits ();
+            g_autofree char *found = plan_fixture (model, budget, &ways[w], &n_searches, &peak);
+            g_assert_cmpstr (found, ==, expected);
+            if (found != NULL)
+              {
+                g_assert_cmpuint (n_searches, ==, searched && round == 0);
+                g_assert_cmpuint (count_hits () - n_hits, ==, searched && round == 1);
+                g_assert_cmpuint (test_count_entries (folder) - n_before, ==, searched);
+              }
+          }
+        n_found += expected != NULL && searched;
+      }
+  g_assert_cmpuint (n_found, >, 1);
+}
+
+static OrtrainTrainingSession *
+make_text_session (OrtrainModel *model, guint64 budget)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainLoss) loss = ortrain_cross_entropy_loss_new ("logits", "targets");
+  g_autoptr (OrtrainOptimizer) optimizer = ortrain_adamw_new (1e-2);
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  ortrain_training_options_add_loss (options, loss);
+  ortrain_training_options_set_optimizer (options, optimizer);
+  ortrain_training_options_set_memory_budget (options, budget);
+  OrtrainTrainingSession *session = ortrain_training_session_new (model, options, &error);
+  g_assert_no_error (error);
+  return session;
+}
+
+#define BATCH 64
+
+static char *
+plan_text (OrtrainTrainingSession *session, gint64 length, guint64 *peak)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensorDict) feeds = text_make_feeds (0, BATCH, length, TRUE);
+  g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, feeds, &error);
+  g_assert_no_error (error);
+  *peak = ortrain_memory_plan_get_peak_bytes (plan);
+  return ortrain_memory_plan_to_json (plan);
+}
+
+/* What the first shape found serves others of the family: also where it was looked up. Steps have the same bits. */
+static void
+test_family (gpointer *fixture, gconstpointer data)
+{
+  g_autoptr (OrtrainModel) model = text_make_model ();
+  g_autoptr (OrtrainTrainingSession) unbounded = make_text_session (model, 0);
+  guint64 whole, peak;
+  g_autofree char *first = plan_text (unbounded, MAX_LENGTH, &whole);
+  const guint64 budget = whole * 3 / 4;
+  g_autoptr (OrtrainTrainingSession) cold = make_text_session (model, budget), warm = make_text_session (model, budget);
+  for (gint64 length = MAX_LENGTH; length > 20; length--)
+    {
+      double loss, again;
+      g_autofree char *expected = plan_text (cold, length, &peak), *found = plan_text (warm, length, &peak);
+      g_assert_cmpuint (peak, <=, budget);
+      g_assert_cmpstr (found, ==, expected);
+      g_assert_true (text_train_step (cold, 0, BATCH, length, &loss, NULL));
+      g_assert_true (text_train_step (warm, 0, BATCH, length, &again, NULL));
+      g_assert_cmpmem (&again, sizeof again, &loss, sizeof loss);
+    }
+  text_check_same_parameters (cold, warm);
+  g_assert_cmpuint (ortrain_executor_get_n_searches (cold->executors[ORTRAIN_TRAINING_RUN_TRAIN]), ==, 1);
+  g_assert_cmpuint (ortrain_executor_get_n_searches (warm->executors[ORTRAIN_TRAINING_RUN_TRAIN]), ==, 0);
+}
+
+#define HEAD_BYTES 48 /* of a file of the cache, before the contents */
+#define SUM_BYTES 32  /* behind them */
+
+/* Entries that are whole, and wrong: the plan that is made of them is the right one, or it is searched for. */
+static void
+test_wrong (gpointer *fixture, gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("lstm");
+  guint64 whole, peak;
+  guint n_searches, n_again = 0;
+  gsize n;
+  g_autofree char *unbounded = plan_fixture (model, 0, &ways[0], &n_searches, &whole), *bytes = NULL;
+  guint64 budget = whole;
+  g_autofree char *expected = NULL;
+  for (n_searches = 0; n_searches == 0; budget -= whole / 50)
+    {
+      g_free (expected);
+      expected = plan_fixture (model, budget, &ways[0], &n_searches, &peak);
+      g_assert_nonnull (expected);
+    }
+  budget += whole / 50;
+  g_assert_cmpuint (n_searches, ==, 1);
+  g_assert_cmpuint (test_count_entries (folder), ==, 1);
+  g_autoptr (GDir) dir = g_dir_open (folder, 0, NULL);
+  g_autofree char *path = g_build_filename (folder, g_dir_read_name (dir), NULL);
+  g_assert_true (g_file_get_contents (path, &bytes, &n, &error));
+  const gsize n_contents = n - HEAD_BYTES - SUM_BYTES, step = MAX (n_contents / 60, 1);
+  for (gsize i = 0; i < n_contents; i += i < 80 ? 7 : step)
+    {
+      g_autofree char *wrong = g_memdup2 (bytes, n);
+      g_autoptr (GChecksum) sum = g_checksum_new (G_CHECKSUM_SHA256);
+      gsize n_sum = SUM_BYTES;
+      wrong[HEAD_BYTES + i] ^= (char) (i % 2 == 0 ? 0xff : 1 << i % 8);
+      g_checksum_update (sum, (const guchar *) wrong, (gssize) (n - SUM_BYTES));
+      g_checksum_get_digest (sum, (guint8 *) wrong + n - SUM_BYTES, &n_sum);
+      g_assert_true (g_file_set_contents (path, wrong, (gssize) n, &error));
+      const guint n_hits = count_hits ();
+      g_autofree char *found = plan_fixture (model, budget, &ways[0], &n_searches, &peak);
+      g_assert_cmpstr (found, ==, expected);
+      g_assert_cmpuint (count_hits () - n_hits, ==, 1); /* it was read */
+      n_again += n_searches;
+      g_autofree char *right =
+          plan_fixture (model, budget, &ways[0], &n_searches, &peak); /* it was replaced, or right */
+      g_assert_cmpstr (right, ==, expected);
+      g_assert_cmpuint (n_searches, ==, 0);
+    }
+  g_assert_cmpuint (n_again, >=, 5); /* the digest alone has as many */
+}
+
+int
+main (int argc, char **argv)
+{
+  static const char *const names[] = { "bert", "gpt2", "lstm", "mobilenet", "unet" };
+  g_test_init (&argc, &argv, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    {
+      g_autofree char *path = g_strconcat ("/budget-cache/same-plan/", names[i], NULL);
+      g_test_add (path, gpointer, names[i], begin, test_same_plan, end);
+    }
+  g_test_add ("/budget-cache/family", gpointer, NULL, begin, test_family, end);
+  g_test_add ("/budget-cache/wrong", gpointer, NULL, begin, test_wrong, end);
+  return g_test_run ();
+}
