@@ -67,7 +67,7 @@ class Documents(unittest.TestCase):
     def test_tutorial(self):
         variables, printed = {}, []
         variables["print"] = lambda *values: printed.append(" ".join(map(str, values)))
-        self.assertEqual(self.type("doc/tutorial.md", variables), 14)
+        self.assertEqual(self.type("doc/tutorial.md", variables), 15)
         accuracy = float(re.search(r"^accuracy ([\d.]+) %", variables["said"], re.M)[1])
         self.assertGreater(accuracy, 90)
         self.assertRegex(variables["said"], r"(?m)^logits, item 0: lily\nlogits, item 1: rose\nlogits, item 2: tulip$")

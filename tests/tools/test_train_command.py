@@ -7,6 +7,7 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -413,6 +414,80 @@ class Confusion(Failures):
         self.assertIn("--metric confusion-matrix needs a loss over classes", self.fails(
             2, *TRAIN, "--loss", "mse", "--validation", "test.images,test.labels", "--metric", "confusion-matrix"))
         self.assertIn("--metric needs --validation", self.fails(2, *TRAIN, "--metric", "confusion-matrix"))
+
+
+class Standardize(Failures):
+    """Features of a table less their means, by their deviations, in the model."""
+
+    words = ["train", "scales.onnx", "--epochs", "8", "--batch-size", "32", "--learning-rate", "0.01", "--threads", "1"]
+
+    def setUp(self):
+        # the first two thirds, to train with, have another mean than the rest; one column never changes
+        items = [((i * 37 % 101 - 50) * 10 + 4000 + (900 if i >= 240 else 0), (i * 53 % 97 - 48) * 1e-5 + 0.001, 7) for i in range(360)]
+        kinds = ["above" if (a - 4000) / 300 + (b - 0.001) / 3e-4 > 0 else "below" for a, b, c in items]
+        part = items[:240]
+        means = [sum(column) / len(part) for column in zip(*part)]
+        deviations = [(sum((x - mean) ** 2 for x in column) / len(part)) ** 0.5 or 1 for mean, column in zip(means, zip(*part))]
+        by_hand = [[(x - mean) / deviation for x, mean, deviation in zip(item, means, deviations)] for item in items]
+        for name, rows in (("raw", items), ("hand", by_hand)):
+            with open(path(f"{name}.csv"), "w") as file:
+                file.write("a,b,c,kind\n" + "".join(f"{','.join(map(repr, row))},{kind}\n" for row, kind in zip(rows, kinds)))
+        ortrain("new", "mlp", "scales.onnx", "--features", "3", "--classes", "2", "--hidden", "16")
+
+    def train(self, data, *more):
+        return strict(ortrain(*self.words, "--data", data, "--validation-split", "0.33333334", "--json", *more)[0])
+
+    def test_against_data(self):
+        by_hand = self.train("hand.csv", "--export", "hand.onnx")
+        ours = self.train("raw.csv", "--standardize", "--export", "standardized.onnx", "--checkpoint", "standardized")
+        for a, b in zip(ours["epochs"], by_hand["epochs"], strict=True):
+            for name in ("loss", "validation_loss"):
+                self.assertAlmostEqual(a[name], b[name], delta=2e-3 * b[name])
+        self.assertEqual(ours["trained_parameters"], by_hand["trained_parameters"])
+        self.assertGreater(ours["epochs"][-1]["accuracy"], 0.9)
+        # what is exported takes the table as it is
+        found = [strict(ortrain("eval", name + ".onnx", "--data", data, "--json")[0])["loss"]
+                 for name, data in (("standardized", "raw.csv"), ("hand", "hand.csv"))]
+        self.assertAlmostEqual(*found, delta=2e-3 * found[1])
+        ortrain("export", "standardized", "again.onnx")
+        self.assertEqual(open(path("again.onnx"), "rb").read(), open(path("standardized.onnx"), "rb").read())
+        self.assertIn("Inputs      x: float32 [batch, 3]\n", ortrain("info", "standardized.onnx")[0])
+
+    def test_resume(self):
+        """With the numbers that the training began with, whatever the data are by now."""
+        whole = ["--standardize", "--export", "whole-scales.onnx"]
+        self.train("raw.csv", *whole)
+        self.train("raw.csv", "--standardize", "--epochs", "3", "--checkpoint", "scales")
+        for more in (["--standardize"], []):
+            shutil.copytree(path("scales"), path("scales-again"))
+            self.train("raw.csv", *more, "--checkpoint", "scales-again", "--resume", "--export", "resumed-scales.onnx")
+            self.assertEqual(open(path("resumed-scales.onnx"), "rb").read(), open(path("whole-scales.onnx"), "rb").read())
+            shutil.rmtree(path("scales-again"))
+        with open(path("raw.csv")) as file:
+            lines = file.readlines()
+        with open(path("raw.csv"), "w") as file:        # as many items, much larger
+            file.writelines([lines[0], *(f"1{line}" for line in lines[1:])])
+        self.train("raw.csv", "--standardize", "--checkpoint", "scales", "--resume", "--export", "moved-scales.onnx")
+
+        def constants(name):
+            with open(path(name), "rb") as file:
+                return re.findall(rb"value_floats=(.{12})", file.read(), re.S)      # of three features each
+
+        self.assertEqual(len(constants("whole-scales.onnx")), 2)
+        self.assertEqual(constants("moved-scales.onnx"), constants("whole-scales.onnx"))
+        self.train("raw.csv", "--standardize", "--export", "other-scales.onnx")
+        self.assertNotEqual(constants("other-scales.onnx"), constants("whole-scales.onnx"))
+
+    def test_refused(self):
+        train = [*self.words, "--data", "raw.csv"]
+        ortrain(*train, "--checkpoint", "plain-scales", "--export", "plain-scales.onnx")
+        self.assertIn("plain-scales was not trained so", self.fails(2, *train, "--standardize", "--resume", "--checkpoint", "plain-scales"))
+        ortrain(*train, "--standardize", "--export", "twice-scales.onnx")
+        self.assertIn("is standardized already", self.fails(1, "train", "twice-scales.onnx", *train[2:], "--standardize"))
+        self.assertIn("no input [batch, features]", self.fails(1, *TRAIN, "--standardize"))
+        rows = [1.0, float("inf"), 2.0] * 8
+        self.assertIn("feature 1 of 'x' has values that are not finite", self.fails(
+            1, *train[:-1], npz("infinite.npz", x=("f", (8, 3), rows), labels=("q", (8,), [0] * 8)), "--standardize"))
 
 
 class Updates(unittest.TestCase):

@@ -5,7 +5,9 @@
 #include "core/ortrain-text-private.h"
 #include "image-data.h"
 #include "memory-view.h"
+#include "standardize.h"
 #include "train-metrics.h"
+#include "train-schedule.h"
 #include "trainer/ortrain-progress-display-private.h"
 
 #include <errno.h>
@@ -191,44 +193,6 @@ split (OrtrainDataset **dataset, OrtrainDataset **held_out, double fraction, GEr
     return FALSE;
   g_set_object (dataset, first);
   return TRUE;
-}
-
-/* "100" updates, or "2epochs", in which case n_updates is 0 for now. */
-static gboolean
-parse_warm_up (const char *text, gint64 *n_updates, double *n_epochs)
-{
-  char *end;
-  if (g_ascii_string_to_signed (text, 10, 0, G_MAXINT32, n_updates, NULL))
-    return TRUE;
-  *n_updates = 0;
-  *n_epochs = g_ascii_strtod (text, &end);
-  return end != text && *n_epochs >= 0 && *n_epochs <= 1e6 &&
-         (g_str_equal (end, "epochs") || g_str_equal (end, "epoch"));
-}
-
-/* warm_up: steps; -1: what the schedule has by itself */
-static OrtrainLrSchedule *
-make_schedule (const char *name, guint64 n_steps, gint64 warm_up, GError **error)
-{
-  if (name == NULL || g_str_equal (name, "constant"))
-    {
-      g_autoptr (OrtrainLrSchedule) constant = ortrain_constant_schedule_new (1.0);
-      return warm_up > 0 ? ortrain_warm_up_schedule_new ((guint64) warm_up, constant) : g_steal_pointer (&constant);
-    }
-  /* a twentieth of the steps to warm up; the rest, of which there is some, falls to nothing at the end */
-  const guint64 rise = MIN (warm_up >= 0 ? (guint64) warm_up : n_steps / 20, n_steps - 1), rest = n_steps - rise;
-  g_autoptr (OrtrainLrSchedule) after = NULL;
-  if (g_str_equal (name, "linear"))
-    after = ortrain_linear_schedule_new (rest);
-  else if (g_str_equal (name, "cosine"))
-    after = ortrain_cosine_schedule_new (rest);
-  if (after != NULL)
-    return ortrain_warm_up_schedule_new (rise, after);
-  if (g_str_equal (name, "one-cycle"))
-    return ortrain_one_cycle_schedule_new (n_steps);
-  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-               "There is no schedule '%s'; the schedules are constant, linear, cosine, one-cycle", name);
-  return NULL;
 }
 
 static gboolean
@@ -426,7 +390,7 @@ run (int argc, char *argv[])
   gint64 warm_up = -1;
   double warm_up_epochs = 0;
   g_autofree char *warm_up_text = NULL;
-  gboolean resume = FALSE, json = FALSE, memory = FALSE, deterministic = FALSE;
+  gboolean standardize = FALSE, resume = FALSE, json = FALSE, memory = FALSE, deterministic = FALSE;
   g_autofree char *immediate = NULL, *config = NULL;
   g_auto (ImageSettings) images = IMAGE_SETTINGS_INIT;
   gint level = -1;
@@ -449,6 +413,8 @@ run (int argc, char *argv[])
       "Whether a table begins with the names of its columns: yes, no, auto (auto)", "WORD" },
     { "classes", 0, 0, G_OPTION_ARG_FILENAME, &classes,
       "Classes of a table or a folder, by their numbers (those of --data, sorted)", "FILE.json" },
+    { "standardize", 0, 0, G_OPTION_ARG_NONE, &standardize,
+      "Have the model subtract the mean of each feature and divide by its deviation, both of --data", NULL },
     IMAGE_ENTRIES (images),
     IMAGE_TRAINING_ENTRIES (images),
     { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_kind,
@@ -526,7 +492,7 @@ run (int argc, char *argv[])
                           ortrain_text_show (monitor_text));
   if (accumulation < 0)
     return command_usage (&command_train, "--accumulation-steps is at least 0");
-  if (warm_up_text != NULL && !parse_warm_up (warm_up_text, &warm_up, &warm_up_epochs))
+  if (warm_up_text != NULL && !train_schedule_parse_warm_up (warm_up_text, &warm_up, &warm_up_epochs))
     return command_usage (&command_train, "--warm-up %s: a number of updates is wanted, or of epochs as in 2epochs",
                           warm_up_text);
   if (warm_up >= 0 && g_strcmp0 (schedule_name, "one-cycle") == 0)
@@ -556,7 +522,7 @@ run (int argc, char *argv[])
       choose_optimizer (options_path != NULL ? options : NULL, optimizer_name, learning_rate, optimizer_state, &error);
   const gboolean confusion = train_metrics_take_confusion (metrics);
   g_autoptr (OrtrainLrSchedule) words G_GNUC_UNUSED =
-      optimizer != NULL ? make_schedule (schedule_name, 1, warm_up, &error) : NULL;
+      optimizer != NULL ? train_schedule_make (schedule_name, 1, warm_up, &error) : NULL;
   if (error != NULL || !train_metrics_check (metrics, &error) ||
       !set_number (optimizer, "weight-decay", weight_decay, &error) ||
       !set_number (optimizer, "momentum", momentum, &error))
@@ -568,6 +534,14 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
   if (model == NULL)
     return command_fail (error);
+  const gboolean continues = resume && ortrain_checkpoint_exists (checkpoint);
+  g_autoptr (OrtrainModel) kept = continues ? standardize_load (model, checkpoint, &error) : NULL;
+  if (error != NULL)
+    return command_fail (error);
+  if (continues && standardize && kept == NULL)
+    return command_usage (&command_train, "--standardize: %s was not trained so", checkpoint);
+  if (kept != NULL)
+    g_set_object (&model, kept);
   const gboolean given_output = output != NULL;
   if (output == NULL)
     output = g_strdup (command_first_name (ortrain_graph_get_outputs (ortrain_model_get_file_graph (model))));
@@ -651,6 +625,15 @@ run (int argc, char *argv[])
     }
   if (validation_split > 0 && !split (&dataset, &held_out, validation_split, &error))
     return command_fail (error);
+  if (standardize && kept == NULL)
+    {
+      g_autoptr (OrtrainModel) standardized = standardize_model (model, dataset, &error);
+      g_clear_object (&session);
+      if (standardized != NULL && g_set_object (&model, standardized))
+        session = ortrain_training_session_new (model, options, &error);
+      if (session == NULL)
+        return command_fail (error);
+    }
   if (!transform_images (&dataset, model, &images, TRUE, options, &error) ||
       (held_out != NULL && !transform_images (&held_out, model, &images, FALSE, options, &error)))
     return command_fail (error);
@@ -673,7 +656,8 @@ run (int argc, char *argv[])
   if (warm_up_epochs > 0)
     warm_up = (gint64) (warm_up_epochs * (double) n_updates + 0.5);
 
-  g_autoptr (OrtrainLrSchedule) schedule = make_schedule (schedule_name, n_updates * (guint) epochs, warm_up, &error);
+  g_autoptr (OrtrainLrSchedule) schedule =
+      train_schedule_make (schedule_name, n_updates * (guint) epochs, warm_up, &error);
   if (error != NULL)
     return command_fail (error);
   if (schedule_name != NULL || warm_up >= 0)
@@ -700,7 +684,7 @@ run (int argc, char *argv[])
   ortrain_trainer_set_checkpoint_epochs (trainer, asked || resume ? 1 : 0);
   ortrain_trainer_set_resume (trainer, resume);
   ortrain_trainer_set_logs (trainer, (const char *const *) logs);
-  if (resume && ortrain_checkpoint_exists (checkpoint))
+  if (continues)
     g_print ("Going on from %s\n", checkpoint);
 
   if (export == NULL && !asked && !resume)

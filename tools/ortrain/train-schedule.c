@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "train-schedule.h"
+
+gboolean
+train_schedule_parse_warm_up (const char *text, gint64 *n_updates, double *n_epochs)
+{
+  char *end;
+  if (g_ascii_string_to_signed (text, 10, 0, G_MAXINT32, n_updates, NULL))
+    return TRUE;
+  *n_updates = 0;
+  *n_epochs = g_ascii_strtod (text, &end);
+  return end != text && *n_epochs >= 0 && *n_epochs <= 1e6 &&
+         (g_str_equal (end, "epochs") || g_str_equal (end, "epoch"));
+}
+
+OrtrainLrSchedule *
+train_schedule_make (const char *name, guint64 n_steps, gint64 warm_up, GError **error)
+{
+  if (name == NULL || g_str_equal (name, "constant"))
+    {
+      g_autoptr (OrtrainLrSchedule) constant = ortrain_constant_schedule_new (1.0);
+      return warm_up > 0 ? ortrain_warm_up_schedule_new ((guint64) warm_up, constant) : g_steal_pointer (&constant);
+    }
+  /* a twentieth of the steps to warm up; the rest, of which there is some, falls to nothing at the end */
+  const guint64 rise = MIN (warm_up >= 0 ? (guint64) warm_up : n_steps / 20, n_steps - 1), rest = n_steps - rise;
+  g_autoptr (OrtrainLrSchedule) after = NULL;
+  if (g_str_equal (name, "linear"))
+    after = ortrain_linear_schedule_new (rest);
+  else if (g_str_equal (name, "cosine"))
+    after = ortrain_cosine_schedule_new (rest);
+  if (after != NULL)
+    return ortrain_warm_up_schedule_new (rise, after);
+  if (g_str_equal (name, "one-cycle"))
+    return ortrain_one_cycle_schedule_new (n_steps);
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+               "There is no schedule '%s'; the schedules are constant, linear, cosine, one-cycle", name);
+  return NULL;
+}
