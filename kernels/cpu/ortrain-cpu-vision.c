@@ -2,183 +2,40 @@
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 
+#include "common/ortrain-grid-sample.h"
+
 #include <math.h>
 #include <string.h>
 
 /* GridSample and its gradient, Det. */
 
-#define MAX_AXES 3
-
-typedef enum
-{
-  MODE_NEAREST,
-  MODE_LINEAR,
-  MODE_CUBIC,
-} Mode;
-
-typedef enum
-{
-  PADDING_ZEROS,
-  PADDING_BORDER,
-  PADDING_REFLECTION,
-} Padding;
+#define MAX_AXES ORTRAIN_GRID_SAMPLE_MAX_AXES
 
 typedef struct
 {
-  Mode mode;
-  Padding padding;
-  gboolean align_corners, is_double;
-  guint r;                             /* spatial axes */
-  gint64 batch, channels, n_in, n_out; /* elements of one plane */
-  gint64 dims[MAX_AXES], strides[MAX_AXES];
+  OrtrainGridSample sample;
+  gboolean is_double;
+  guint n_taps;
   guint n_outputs;
 } GridSample;
-
-/* Along one axis: up to four elements with weights, and the derivatives of the weights by the coordinate of the grid.
- */
-typedef struct
-{
-  guint n;
-  gint64 at[4]; /* -1: outside, reads as zero */
-  double weight[4], slope[4];
-} Taps;
-
-static double
-reflect (double x, double low, double high, double *sign)
-{
-  double range = high - low, distance;
-  *sign = 1;
-  if (range <= 0)
-    {
-      *sign = 0;
-      return low;
-    }
-  if (x < low)
-    {
-      distance = low - x;
-      double turns = floor (distance / range), rest = distance - turns * range;
-      gboolean even = fmod (turns, 2) == 0;
-      *sign = even ? -1 : 1;
-      return even ? low + rest : high - rest;
-    }
-  if (x > high)
-    {
-      distance = x - high;
-      double turns = floor (distance / range), rest = distance - turns * range;
-      gboolean even = fmod (turns, 2) == 0;
-      *sign = even ? -1 : 1;
-      return even ? high - rest : low + rest;
-    }
-  return x;
-}
-
-static gint64
-place (const GridSample *g, gint64 i, gint64 n)
-{
-  if (i >= 0 && i < n)
-    return i;
-  if (g->padding == PADDING_ZEROS)
-    return -1;
-  if (g->padding == PADDING_BORDER)
-    return CLAMP (i, 0, n - 1);
-  double sign, low = g->align_corners ? 0 : -0.5, high = (double) n - (g->align_corners ? 1 : 0.5);
-  return CLAMP ((gint64) reflect ((double) i, low, high, &sign), 0, n - 1);
-}
-
-static void
-find_taps (const GridSample *g, double coordinate, gint64 n, Taps *taps)
-{
-  static const double a = -0.75;
-  double size = (double) n, scale = g->align_corners ? (size - 1) / 2 : size / 2;
-  double x = g->align_corners ? (coordinate + 1) / 2 * (size - 1) : ((coordinate + 1) * size - 1) / 2;
-  double low = g->align_corners ? 0 : -0.5, high = size - (g->align_corners ? 1 : 0.5), sign = 1;
-  /* a coordinate far out, or none at all, must not overflow the index */
-  if (!(fabs (x) < 1e9))
-    {
-      x = x != x ? -1e9 : CLAMP (x, -1e9, 1e9);
-      scale = 0;
-    }
-  if (g->mode == MODE_NEAREST)
-    x = rint (x);
-  /* cubic: the elements are looked for outside one by one, as PyTorch and ONNX Runtime do */
-  if (g->mode != MODE_CUBIC && (x < low || x > high))
-    {
-      if (g->padding == PADDING_BORDER)
-        {
-          x = CLAMP (x, 0, size - 1);
-          scale = 0;
-        }
-      else if (g->padding == PADDING_REFLECTION)
-        x = reflect (x, low, high, &sign);
-    }
-  scale *= sign;
-  double base = floor (x), t = x - base;
-  gint64 i = (gint64) base;
-  if (g->mode == MODE_NEAREST)
-    {
-      taps->n = 1;
-      taps->at[0] = place (g, (gint64) rint (x), n);
-      taps->weight[0] = 1;
-      taps->slope[0] = 0;
-    }
-  else if (g->mode == MODE_LINEAR)
-    {
-      taps->n = 2;
-      for (guint k = 0; k < 2; k++)
-        {
-          taps->at[k] = place (g, i + k, n);
-          taps->weight[k] = k == 0 ? 1 - t : t;
-          taps->slope[k] = k == 0 ? -scale : scale;
-        }
-    }
-  else
-    {
-      taps->n = 4;
-      for (gint k = 0; k < 4; k++)
-        {
-          double d = t - (k - 1), m = fabs (d), s = d < 0 ? -1 : 1;
-          taps->at[k] = place (g, i + k - 1, n);
-          if (m <= 1)
-            {
-              taps->weight[k] = ((a + 2) * m - (a + 3)) * m * m + 1;
-              taps->slope[k] = s * scale * (3 * (a + 2) * m - 2 * (a + 3)) * m;
-            }
-          else
-            {
-              taps->weight[k] = ((a * m - 5 * a) * m + 8 * a) * m - 4 * a;
-              taps->slope[k] = s * scale * ((3 * a * m - 10 * a) * m + 8 * a);
-            }
-        }
-    }
-}
 
 static gboolean
 setup_grid_sample (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainOperand *grid, GError **error)
 {
-  const char *mode = ortrain_attributes_get_string (setup->attributes, "mode", "linear");
-  const char *padding = ortrain_attributes_get_string (setup->attributes, "padding_mode", "zeros");
-  if (x->rank < 3 || x->rank > 2 + MAX_AXES || grid->rank != x->rank || grid->dims[x->rank - 1] != x->rank - 2 ||
-      grid->dims[0] != x->dims[0] || grid->dtype != x->dtype)
-    return ortrain_kernel_refuse (setup, error, "input and grid do not fit together");
   GridSample *g = g_new0 (GridSample, 1);
   setup->constants = g;
   setup->constants_free = g_free;
-  g->mode = g_str_equal (mode, "nearest") ? MODE_NEAREST : g_str_equal (mode, "cubic") ? MODE_CUBIC : MODE_LINEAR;
-  g->padding = g_str_equal (padding, "border")       ? PADDING_BORDER
-               : g_str_equal (padding, "reflection") ? PADDING_REFLECTION
-                                                     : PADDING_ZEROS;
-  g->align_corners = ortrain_attributes_get_int (setup->attributes, "align_corners", 0) != 0;
+  const char *reason =
+      ortrain_grid_sample_init (&g->sample, ortrain_attributes_get_string (setup->attributes, "mode", "linear"),
+                                ortrain_attributes_get_string (setup->attributes, "padding_mode", "zeros"),
+                                ortrain_attributes_get_int (setup->attributes, "align_corners", 0) != 0, x, grid);
+  if (reason == NULL && grid->dtype != x->dtype)
+    reason = "input and grid differ in type";
+  if (reason != NULL)
+    return ortrain_kernel_refuse (setup, error, reason);
   g->is_double = x->dtype == ORTRAIN_DTYPE_FLOAT64;
-  g->r = x->rank - 2;
-  g->batch = x->dims[0];
-  g->channels = x->dims[1];
-  g->n_in = ortrain_kernel_product (x->dims, 2, x->rank);
-  g->n_out = ortrain_kernel_product (grid->dims, 1, grid->rank - 1);
-  ortrain_copy_strides (g->r, x->dims + 2, g->strides);
-  memcpy (g->dims, x->dims + 2, sizeof (gint64) * g->r);
+  g->n_taps = ortrain_grid_sample_get_n_taps (g->sample.mode);
   g->n_outputs = setup->n_outputs;
-  if (g->n_in == 0 && g->n_out > 0)
-    return ortrain_kernel_refuse (setup, error, "there is nothing to sample");
   return TRUE;
 }
 
@@ -193,8 +50,8 @@ prepare_grid_sample_grad (OrtrainKernelSetup *setup, GError **error)
 {
   if (!setup_grid_sample (setup, &setup->inputs[1], &setup->inputs[2], error))
     return FALSE;
-  const GridSample *g = setup->constants;
-  if (setup->inputs[0].n_elements != g->batch * g->channels * g->n_out)
+  const OrtrainGridSample *s = &((const GridSample *) setup->constants)->sample;
+  if (setup->inputs[0].n_elements != s->batch * s->channels * s->n_out)
     return ortrain_kernel_refuse (setup, error, "the gradient does not fit the grid");
   return TRUE;
 }
@@ -214,12 +71,12 @@ typedef struct
       gint64 offset = 0;                                                                                               \
       double weight = 1;                                                                                               \
       gboolean outside = FALSE;                                                                                        \
-      for (guint d = 0; d < g->r; d++)                                                                                 \
+      for (guint d = 0; d < s->r; d++)                                                                                 \
         {                                                                                                              \
-          tap[d] = rest % taps[d].n;                                                                                   \
-          rest /= taps[d].n;                                                                                           \
+          tap[d] = rest % g->n_taps;                                                                                   \
+          rest /= g->n_taps;                                                                                           \
           outside = outside || taps[d].at[tap[d]] < 0;                                                                 \
-          offset += taps[d].at[tap[d]] * g->strides[d];                                                                \
+          offset += taps[d].at[tap[d]] * s->strides[d];                                                                \
           weight *= taps[d].weight[tap[d]];                                                                            \
         }                                                                                                              \
       if (outside)                                                                                                     \
@@ -230,42 +87,45 @@ typedef struct
 /* The grid names the last axis first. */
 #define FIND_TAPS(T, position)                                                                                         \
   guint n_combinations = 1;                                                                                            \
-  for (guint d = 0; d < g->r; d++)                                                                                     \
+  for (guint d = 0; d < s->r; d++)                                                                                     \
     {                                                                                                                  \
-      find_taps (g, (double) ((const T *) job->grid)[(position) *g->r + (g->r - 1 - d)], g->dims[d], &taps[d]);        \
-      n_combinations *= taps[d].n;                                                                                     \
+      ortrain_grid_sample_find_taps (s, (double) ((const T *) job->grid)[(position) *s->r + (s->r - 1 - d)],           \
+                                     s->dims[d], &taps[d]);                                                            \
+      n_combinations *= g->n_taps;                                                                                     \
     }
 
 #define GRID_SAMPLE(NAME, T)                                                                                           \
   static void sample_##NAME (const GridJob *job, gint64 begin, gint64 end)                                             \
   {                                                                                                                    \
     const GridSample *g = job->g;                                                                                      \
+    const OrtrainGridSample *s = &g->sample;                                                                           \
     for (gint64 position = begin; position < end; position++)                                                          \
       {                                                                                                                \
-        gint64 batch = position / g->n_out, at = position % g->n_out;                                                  \
-        Taps taps[MAX_AXES];                                                                                           \
+        gint64 batch = position / s->n_out, at = position % s->n_out;                                                  \
+        OrtrainGridSampleTaps taps[MAX_AXES];                                                                          \
         FIND_TAPS (T, position)                                                                                        \
-        for (gint64 c = 0; c < g->channels; c++)                                                                       \
+        for (gint64 c = 0; c < s->channels; c++)                                                                       \
           {                                                                                                            \
-            const T *plane = (const T *) job->x + (batch * g->channels + c) * g->n_in;                                 \
+            const T *plane = (const T *) job->x + (batch * s->channels + c) * s->n_in;                                 \
             double sum = 0;                                                                                            \
             EACH_TAP (sum += weight * (double) plane[offset];)                                                         \
-            ((T *) job->y)[(batch * g->channels + c) * g->n_out + at] = (T) sum;                                       \
+            ((T *) job->y)[(batch * s->channels + c) * s->n_out + at] = (T) sum;                                       \
           }                                                                                                            \
       }                                                                                                                \
   }                                                                                                                    \
   static void sample_dx_##NAME (const GridJob *job, gint64 begin, gint64 end)                                          \
   {                                                                                                                    \
     const GridSample *g = job->g;                                                                                      \
+    const OrtrainGridSample *s = &g->sample;                                                                           \
     for (gint64 plane = begin; plane < end; plane++)                                                                   \
       {                                                                                                                \
-        T *dx = (T *) job->dx + plane * g->n_in;                                                                       \
-        const T *dy = (const T *) job->dy + plane * g->n_out;                                                          \
-        memset (dx, 0, (gsize) g->n_in * sizeof (T));                                                                  \
-        for (gint64 at = 0; at < g->n_out; at++)                                                                       \
+        T *dx = (T *) job->dx + plane * s->n_in;                                                                       \
+        const T *dy = (const T *) job->dy + plane * s->n_out;                                                          \
+        memset (dx, 0, (gsize) s->n_in * sizeof (T));                                                                  \
+        for (gint64 at = 0; at < s->n_out; at++)                                                                       \
           {                                                                                                            \
-            Taps taps[MAX_AXES];                                                                                       \
-            FIND_TAPS (T, plane / g->channels * g->n_out + at)                                                         \
+            OrtrainGridSampleTaps taps[MAX_AXES];                                                                      \
+            FIND_TAPS (T, plane / s->channels * s->n_out + at)                                                         \
             EACH_TAP (dx[offset] += (T) (weight * (double) dy[at]);)                                                   \
           }                                                                                                            \
       }                                                                                                                \
@@ -273,27 +133,28 @@ typedef struct
   static void sample_dgrid_##NAME (const GridJob *job, gint64 begin, gint64 end)                                       \
   {                                                                                                                    \
     const GridSample *g = job->g;                                                                                      \
+    const OrtrainGridSample *s = &g->sample;                                                                           \
     for (gint64 position = begin; position < end; position++)                                                          \
       {                                                                                                                \
-        gint64 batch = position / g->n_out, at = position % g->n_out;                                                  \
-        Taps taps[MAX_AXES];                                                                                           \
+        gint64 batch = position / s->n_out, at = position % s->n_out;                                                  \
+        OrtrainGridSampleTaps taps[MAX_AXES];                                                                          \
         double sums[MAX_AXES] = { 0 };                                                                                 \
         FIND_TAPS (T, position)                                                                                        \
-        for (gint64 c = 0; c < g->channels; c++)                                                                       \
+        for (gint64 c = 0; c < s->channels; c++)                                                                       \
           {                                                                                                            \
-            gint64 plane = batch * g->channels + c;                                                                    \
-            const T *x = (const T *) job->x + plane * g->n_in;                                                         \
-            double dy = (double) ((const T *) job->dy)[plane * g->n_out + at];                                         \
-            EACH_TAP (for (guint axis = 0; axis < g->r; axis++) {                                                      \
+            gint64 plane = batch * s->channels + c;                                                                    \
+            const T *x = (const T *) job->x + plane * s->n_in;                                                         \
+            double dy = (double) ((const T *) job->dy)[plane * s->n_out + at];                                         \
+            EACH_TAP (for (guint axis = 0; axis < s->r; axis++) {                                                      \
               double slope = taps[axis].slope[tap[axis]];                                                              \
-              for (guint d = 0; d < g->r; d++)                                                                         \
+              for (guint d = 0; d < s->r; d++)                                                                         \
                 if (d != axis)                                                                                         \
                   slope *= taps[d].weight[tap[d]];                                                                     \
               sums[axis] += slope * dy * (double) x[offset];                                                           \
             }(void) weight;)                                                                                           \
           }                                                                                                            \
-        for (guint d = 0; d < g->r; d++)                                                                               \
-          ((T *) job->dgrid)[position * g->r + (g->r - 1 - d)] = (T) sums[d];                                          \
+        for (guint d = 0; d < s->r; d++)                                                                               \
+          ((T *) job->dgrid)[position * s->r + (s->r - 1 - d)] = (T) sums[d];                                          \
       }                                                                                                                \
   }
 GRID_SAMPLE (f32, float)
@@ -325,8 +186,8 @@ run_grid_sample (const OrtrainKernelCall *call)
 {
   const GridSample *g = call->constants;
   GridJob job = { .g = g, .x = call->inputs[0], .grid = call->inputs[1], .y = call->outputs[0] };
-  ortrain_parallel_for (ortrain_cpu_get_pool (call), g->batch * g->n_out, ortrain_kernel_grain (g->channels * 64),
-                        sample_range, &job);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), g->sample.batch * g->sample.n_out,
+                        ortrain_kernel_grain (g->sample.channels * 64), sample_range, &job);
 }
 
 static void
@@ -340,11 +201,11 @@ run_grid_sample_grad (const OrtrainKernelCall *call)
                   .dx = call->outputs[0],
                   .dgrid = g->n_outputs > 1 ? call->outputs[1] : NULL };
   if (job.dx != NULL)
-    ortrain_parallel_for (ortrain_cpu_get_pool (call), g->batch * g->channels, ortrain_kernel_grain (g->n_out * 64),
-                          sample_dx_range, &job);
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), g->sample.batch * g->sample.channels,
+                          ortrain_kernel_grain (g->sample.n_out * 64), sample_dx_range, &job);
   if (job.dgrid != NULL)
-    ortrain_parallel_for (ortrain_cpu_get_pool (call), g->batch * g->n_out, ortrain_kernel_grain (g->channels * 64),
-                          sample_dgrid_range, &job);
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), g->sample.batch * g->sample.n_out,
+                          ortrain_kernel_grain (g->sample.channels * 64), sample_dgrid_range, &job);
 }
 
 /* ---- Det: elimination with row pivots, in double ---- */
