@@ -121,35 +121,17 @@ __launch_bounds__ (WARP ? 32 * GRAD_WARPS : 1024, 1)
   for (gint64 row = first + warp; row < end; row += n_warps)
     {
       OrtrainRowPart<T, V, K> g, v;
-      float mean = 0, inverse, sum = 0, dot = 0;
+      OrtrainStatistics s = { 0, 0 };
+      float sum = 0, dot = 0;
       g.load (dy, row * n, n, team);
       v.load (x, row * n, n, team);
       if (b.inverse.is_there ())
         {
-          mean = b.mean.is_there () ? b.mean.get (row) : 0;
-          inverse = b.inverse.get (row);
+          s.mean = b.mean.is_there () ? b.mean.get (row) : 0;
+          s.inverse = b.inverse.get (row);
         }
       else
-        {
-          float square = 0;
-          if (b.centred)
-            {
-#pragma unroll
-              for (int k = 0; k < K; k++)
-                if ((team.thread () + k * team.n_threads ()) * V < n)
-#pragma unroll
-                  for (int j = 0; j < V; j++)
-                    mean += v.get (k, j);
-              mean = team.template reduce<OrtrainSum> (mean, scratch) * b.share;
-            }
-#pragma unroll
-          for (int k = 0; k < K; k++)
-            if ((team.thread () + k * team.n_threads ()) * V < n)
-#pragma unroll
-              for (int j = 0; j < V; j++)
-                square += (v.get (k, j) - mean) * (v.get (k, j) - mean);
-          inverse = rsqrtf (team.template reduce<OrtrainSum> (square, scratch) * b.share + b.epsilon);
-        }
+        s = ortrain_norm_statistics (v, n, team, b.epsilon, b.share, b.centred, scratch);
 #pragma unroll
       for (int k = 0; k < K; k++)
         {
@@ -160,10 +142,10 @@ __launch_bounds__ (WARP ? 32 * GRAD_WARPS : 1024, 1)
 #pragma unroll
           for (int j = 0; j < V; j++)
             {
-              const float centred = v.get (k, j) - mean, t = g.get (k, j) * scale.at[j];
+              const float centred = v.get (k, j) - s.mean, t = g.get (k, j) * scale.at[j];
               sum += t;
               dot += t * centred;
-              dscale[k * V + j] += g.get (k, j) * (centred * inverse);
+              dscale[k * V + j] += g.get (k, j) * (centred * s.inverse);
               dbias[k * V + j] += g.get (k, j);
             }
         }
@@ -171,7 +153,7 @@ __launch_bounds__ (WARP ? 32 * GRAD_WARPS : 1024, 1)
         continue;
       dot = team.template reduce<OrtrainSum> (dot, scratch);
       const float k1 = b.centred ? team.template reduce<OrtrainSum> (sum, scratch) * b.share : 0;
-      const float k2 = dot * inverse * inverse * b.share;
+      const float k2 = dot * s.inverse * s.inverse * b.share;
 #pragma unroll
       for (int k = 0; k < K; k++)
         {
@@ -182,7 +164,7 @@ __launch_bounds__ (WARP ? 32 * GRAD_WARPS : 1024, 1)
           const OrtrainPack<float, V> scale = b.scale.template load<V> (i);
 #pragma unroll
           for (int j = 0; j < V; j++)
-            values[j] = inverse * (g.get (k, j) * scale.at[j] - k1 - (v.get (k, j) - mean) * k2);
+            values[j] = s.inverse * (g.get (k, j) * scale.at[j] - k1 - (v.get (k, j) - s.mean) * k2);
           if (V > 1 || WARP) /* else there are too few registers, and another kernel does it */
             add_residual (b, row * n + i, values);
           dx.store (row * n + i, values);

@@ -117,7 +117,6 @@ __launch_bounds__ (WARP ? 128 : 1024, WARP ? 4 : 1)
   for (gint64 row = team.first_row (); row < rows; row += team.row_stride ())
     {
       OrtrainRowPart<T, V, K> part;
-      float mean = 0, square = 0;
       part.load (x, row * n, n, team);
       if (f.addend.is_there ())
         {
@@ -138,23 +137,7 @@ __launch_bounds__ (WARP ? 128 : 1024, WARP ? 4 : 1)
               f.sum.store (row * n + i, values);
             }
         }
-      if (f.centred)
-        {
-#pragma unroll
-          for (int k = 0; k < K; k++)
-            if ((team.thread () + k * team.n_threads ()) * V < n)
-#pragma unroll
-              for (int j = 0; j < V; j++)
-                mean += part.get (k, j);
-          mean = team.template reduce<OrtrainSum> (mean, scratch) * f.share;
-        }
-#pragma unroll
-      for (int k = 0; k < K; k++)
-        if ((team.thread () + k * team.n_threads ()) * V < n)
-#pragma unroll
-          for (int j = 0; j < V; j++)
-            square += (part.get (k, j) - mean) * (part.get (k, j) - mean);
-      const float inverse = rsqrtf (team.template reduce<OrtrainSum> (square, scratch) * f.share + f.epsilon);
+      const OrtrainStatistics s = ortrain_norm_statistics (part, n, team, f.epsilon, f.share, f.centred, scratch);
 #pragma unroll
       for (int k = 0; k < K; k++)
         {
@@ -165,13 +148,13 @@ __launch_bounds__ (WARP ? 128 : 1024, WARP ? 4 : 1)
           f.affine.load (row, i, scale, bias);
 #pragma unroll
           for (int j = 0; j < V; j++)
-            values[j] = (part.get (k, j) - mean) * inverse * scale[j] + bias[j];
+            values[j] = (part.get (k, j) - s.mean) * s.inverse * scale[j] + bias[j];
           y.store (row * n + i, values);
         }
       if (team.thread () == 0 && f.mean.is_there ())
-        f.mean.put (row, mean);
+        f.mean.put (row, s.mean);
       if (team.thread () == 0 && f.inverse.is_there ())
-        f.inverse.put (row, inverse);
+        f.inverse.put (row, s.inverse);
     }
 }
 

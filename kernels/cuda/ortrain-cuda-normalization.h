@@ -3,7 +3,37 @@
 
 #include "cuda/ortrain-cuda-rows.h"
 
-/* What normalizations of rows and their gradients share on the host. */
+/* What normalizations of rows and their gradients share. */
+
+/* Of a row of n that a team holds; the mean is 0 where the row is not centred. share: 1/n; scratch: [33], shared */
+template <typename T, int V, int K, bool WARP>
+static __device__ __forceinline__ OrtrainStatistics
+ortrain_norm_statistics (const OrtrainRowPart<T, V, K> &part, int n, OrtrainTeam<WARP> team, float epsilon, float share,
+                         bool centred, float *scratch)
+{
+  OrtrainStatistics statistics = { 0, 0 };
+  float sum = 0, square = 0;
+  if (centred)
+    {
+#pragma unroll
+      for (int k = 0; k < K; k++)
+        if ((team.thread () + k * team.n_threads ()) * V < n)
+#pragma unroll
+          for (int j = 0; j < V; j++)
+            sum += part.get (k, j);
+      statistics.mean = team.template reduce<OrtrainSum> (sum, scratch) * share;
+    }
+#pragma unroll
+  for (int k = 0; k < K; k++)
+    if ((team.thread () + k * team.n_threads ()) * V < n)
+#pragma unroll
+      for (int j = 0; j < V; j++)
+        square += (part.get (k, j) - statistics.mean) * (part.get (k, j) - statistics.mean);
+  statistics.inverse = rsqrtf (team.template reduce<OrtrainSum> (square, scratch) * share + epsilon);
+  return statistics;
+}
+
+/* ---- on the host ---- */
 
 typedef struct
 {
