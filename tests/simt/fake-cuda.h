@@ -38,6 +38,15 @@ extern "C"
   } OrtrainFakeCudaCounts;
 
   OrtrainFakeCudaCounts ortrain_fake_cuda_get_counts (void);
+
+  /* FALSE where the provider `cuda` is the module, on a GPU: tools/gpu-check runs tests there too, and nothing is counted.
+   * Known when the provider has been opened. */
+  static inline int
+  ortrain_fake_cuda_is_in_use (void)
+  {
+    return ortrain_fake_cuda_get_counts ().n_allocations > 0;
+  }
+
   /* Of launches with this name since the process began. */
   uint64_t ortrain_fake_cuda_count_launches (const char *name);
   /* Returns when all streams have run what they were given. Counted as no wait. */

@@ -258,7 +258,8 @@ run_library (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *c
       const guint64 before = ortrain_fake_cuda_count_launches ("dnn");
       run_as (&ours, node, in, out, dtypes[d], &forward, cuda);
       *(grad ? &n_backward : &n_forward) += 1;
-      g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn") - before, ==, grad && !packed ? 2 : 1);
+      if (ortrain_fake_cuda_is_in_use ())
+        g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn") - before, ==, grad && !packed ? 2 : 1);
       run_as (&right, node, in, out, dtypes[d], &forward, NULL);
       for (guint k = 0; k < ours.n_outputs; k++)
         if (ours.outputs[k] != NULL)

@@ -43,7 +43,8 @@ test_conv (void)
   cuda_check_cases (cases, G_N_ELEMENTS (cases), TRUE);
   cuda_check_cases (forward_cases, G_N_ELEMENTS (forward_cases), FALSE);
   cuda_check_end ();
-  g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn"), >, before);
+  if (ortrain_fake_cuda_is_in_use ())
+    g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn"), >, before);
 }
 
 /* What the emulated cuDNN takes goes there, and is not computed by the plain kernels. */
@@ -51,7 +52,7 @@ static void
 test_library (void)
 {
   static const char *const plain[] = { "conv-forward", "conv-backward", "conv-weights" };
-  guint64 before[3], dnn = ortrain_fake_cuda_count_launches ("dnn");
+  guint64 before[3];
   for (guint i = 0; i < 3; i++)
     before[i] = ortrain_fake_cuda_count_launches (plain[i]);
   for (guint i = 0; i < 4; i++)
@@ -67,9 +68,9 @@ test_library (void)
       cuda_check_begin (NULL);
       cuda_check_cases (&forward[i], 1, FALSE);
       cuda_check_end ();
-      g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn"), >, launches);
+      if (ortrain_fake_cuda_is_in_use ())
+        g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn"), >, launches);
     }
-  g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn"), >, dnn);
   for (guint i = 0; i < 3; i++)
     g_assert_cmpuint (ortrain_fake_cuda_count_launches (plain[i]), ==, before[i]);
 }
@@ -114,7 +115,8 @@ test_float64 (void)
         g_error ("%s", message);
     }
   ortrain_gradient_check_set_observer (NULL, NULL);
-  g_assert_cmpuint (ortrain_fake_cuda_count_launches ("conv-weights"), >, before);
+  if (ortrain_fake_cuda_is_in_use ())
+    g_assert_cmpuint (ortrain_fake_cuda_count_launches ("conv-weights"), >, before);
 }
 
 int
