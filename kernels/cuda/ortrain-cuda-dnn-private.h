@@ -87,7 +87,7 @@ void ortrain_dnn_reshape_into (OrtrainDnnGraph *graph, int x, int y);
 typedef struct
 {
   const char *device;      /* OrtrainCudaProvider.identity */
-  const char *device_json; /* NULL: the device in use; else a description of one that need not be there */
+  const char *device_json; /* NULL: the device in use; else a description of one that need not be there; not copied */
   gboolean allow_tf32;     /* of float32: engines that use tensor cores */
   OrtrainConvAlgoSearch search;
   gsize workspace_limit; /* engines that need more are left out */
@@ -100,13 +100,38 @@ void ortrain_dnn_target_init (OrtrainDnnTarget *target, const OrtrainKernelSetup
 OrtrainDnnPlan *ortrain_dnn_plan (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target, GError **error);
 gsize ortrain_dnn_plan_get_workspace_bytes (const OrtrainDnnPlan *self);
 guint ortrain_dnn_plan_get_n_engines (const OrtrainDnnPlan *self);
-/* Of the engine at a place in the order of the heuristics: bit n is numerical note n. */
-guint ortrain_dnn_plan_get_notes (const OrtrainDnnPlan *self, guint engine);
+/* Of the engine at a place in the order of the heuristics: bit n is numerical note n. G_MAXUINT: it cannot be made. */
+guint ortrain_dnn_plan_get_notes (OrtrainDnnPlan *self, guint engine);
 /* addresses: by tensor, in the memory of the device; NULL of virtual ones and of numbers. For run. FALSE: none of the
  * engines could be made ready, and nothing was submitted; it stays so, and the caller computes in another way. */
 gboolean ortrain_dnn_run (OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *const *addresses,
                           gpointer workspace);
+/* Whether the heuristics were not asked: the disk cache had their answer. */
+gboolean ortrain_dnn_plan_is_remembered (const OrtrainDnnPlan *self);
 /* Of the library, 91900 for 9.19.0; 0: it is missing. */
 gsize ortrain_dnn_get_version (void);
+
+#define ORTRAIN_DNN_MAX_ENGINES 32
+#define ORTRAIN_DNN_MAX_KNOBS 64
+
+/* An engine of a graph, and how it is set: what cuDNN needs to make the same configuration again. */
+typedef struct
+{
+  gint64 number; /* in cuDNN's list */
+  gint64 workspace_bytes;
+  guint n_knobs;
+  struct
+  {
+    gint64 type, value; /* cudnnBackendKnobType_t */
+  } knobs[ORTRAIN_DNN_MAX_KNOBS];
+} OrtrainDnnEngine;
+
+/* ortrain-cuda-dnn-cache.c. key: the graph, and all else that decides. engines: [ORTRAIN_DNN_MAX_ENGINES], in the order of
+ * the heuristics; returns how many, 0: not known. */
+guint ortrain_dnn_cache_read_engines (const char *key, OrtrainDnnEngine *engines);
+void ortrain_dnn_cache_write_engines (const char *key, const OrtrainDnnEngine *engines, guint n_engines);
+/* The place of the one that was the fastest, or -1. */
+gint ortrain_dnn_cache_read_fastest (const char *key, const OrtrainDnnEngine *engines, guint n_engines);
+void ortrain_dnn_cache_write_fastest (const char *key, const OrtrainDnnEngine *engines, guint place);
 
 G_END_DECLS

@@ -7,16 +7,14 @@
 
 /* Asking cuDNN which engines compute a graph, choosing one, running it. */
 
-#define MAX_ENGINES 32
 #define WORKSPACE_LIMIT ((gsize) 96 << 20)
 #define WORKSPACE_ALIGNMENT 256
 #define TIMED_RUNS 3
 
 typedef struct
 {
-  cudnnBackendDescriptor_t config;
+  cudnnBackendDescriptor_t config; /* NULL: not made yet */
   gsize workspace_bytes;
-  gint64 number; /* of the engine, in cuDNN's list */
   guint notes;
 } Engine;
 
@@ -26,11 +24,16 @@ struct _OrtrainDnnPlan
   OrtrainDnnGraph graph;
   GPtrArray *descriptors; /* cudnnBackendDescriptor_t; as long as the plan */
   cudnnBackendDescriptor_t operations;
-  Engine engines[MAX_ENGINES];
+  Engine engines[ORTRAIN_DNN_MAX_ENGINES];
+  OrtrainDnnEngine settings[ORTRAIN_DNN_MAX_ENGINES]; /* of them */
   guint n_engines;
   gsize workspace_bytes;
   char *refusal; /* no engine */
-  char *key;     /* of a measured choice in the disk cache; NULL: nothing is measured */
+  char *key;     /* in the disk cache */
+  gboolean measures, remembered;
+  const char *device_json; /* of the target, which outlives it */
+  guint refused_notes;
+  gsize workspace_limit;
   cudnnBackendDescriptor_t execution;
   gboolean failed; /* no engine could be made ready */
   union
@@ -310,16 +313,98 @@ find_refused_notes (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target
   return always | 1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE | 1u << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
 }
 
-/* What the heuristics name, in their order, without what is refused. */
-static void
-ask (Maker *self, OrtrainDnnPlan *plan, const OrtrainDnnTarget *target, cudnnBackendHeurMode_t mode)
+/* FALSE where it cannot be read, and so not be made again. cuDNN fills as many descriptors as it has knobs. */
+static gboolean
+read_knobs (const OrtrainCudnn *api, cudnnBackendDescriptor_t config, OrtrainDnnEngine *settings)
 {
-  const guint refused = find_refused_notes (&plan->graph, target);
+  cudnnBackendDescriptor_t choices[ORTRAIN_DNN_MAX_KNOBS];
+  Maker maker = { api, g_ptr_array_new (), NULL };
+  for (guint i = 0; i < ORTRAIN_DNN_MAX_KNOBS; i++)
+    choices[i] = make (&maker, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+  const gint64 n = get (&maker, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                        ORTRAIN_DNN_MAX_KNOBS, choices);
+  settings->n_knobs = (guint) CLAMP (n, 0, ORTRAIN_DNN_MAX_KNOBS);
+  for (guint i = 0; i < settings->n_knobs; i++)
+    {
+      gint32 type = 0;
+      int64_t value = 0;
+      get (&maker, choices[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
+      get (&maker, choices[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
+      settings->knobs[i].type = type;
+      settings->knobs[i].value = value;
+    }
+  forget (api, maker.descriptors);
+  const gboolean ok = maker.error == NULL && n <= ORTRAIN_DNN_MAX_KNOBS;
+  g_clear_error (&maker.error);
+  return ok;
+}
+
+/* A configuration as the heuristics gave it to an earlier process, made when it is needed. FALSE: cuDNN does not make it any
+ * more, or not with this workspace, or it is not allowed. */
+static gboolean
+make_config (const OrtrainCudnn *api, OrtrainDnnPlan *plan, guint place)
+{
+  const OrtrainDnnEngine *settings = &plan->settings[place];
+  cudnnBackendDescriptor_t choices[ORTRAIN_DNN_MAX_KNOBS];
+  int64_t bytes = -1;
+  Maker maker = { api, plan->descriptors, NULL };
+  if (plan->engines[place].config != NULL)
+    return TRUE;
+  cudnnBackendDescriptor_t engine = make (&maker, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  set_descriptor (&maker, engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, plan->operations);
+  set_int (&maker, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, settings->number);
+  if (plan->device_json != NULL)
+    set_descriptor (&maker, engine, CUDNN_ATTR_ENGINE_DEVICEPROP, make_device (&maker, plan->device_json));
+  finalize (&maker, engine, "an engine");
+  for (guint k = 0; k < settings->n_knobs; k++)
+    {
+      choices[k] = make (&maker, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+      set_enum (&maker, choices[k], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, settings->knobs[k].type);
+      set_int (&maker, choices[k], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, settings->knobs[k].value);
+      finalize (&maker, choices[k], "a knob");
+    }
+  cudnnBackendDescriptor_t config = make (&maker, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  set_descriptor (&maker, config, CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+  if (settings->n_knobs > 0)
+    set (&maker, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, settings->n_knobs, choices);
+  finalize (&maker, config, "a configuration");
+  get (&maker, config, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes);
+  const guint notes = read_notes (&maker, engine);
+  const gboolean ok = maker.error == NULL && (notes & plan->refused_notes) == 0 && bytes == settings->workspace_bytes;
+  if (ok)
+    {
+      plan->engines[place].config = config;
+      plan->engines[place].notes = notes;
+    }
+  g_clear_error (&maker.error);
+  return ok;
+}
+
+/* Those that an earlier process was told of, if the first of them is still there. */
+static gboolean
+find_known_engines (const OrtrainCudnn *api, OrtrainDnnPlan *plan)
+{
+  const guint n = ortrain_dnn_cache_read_engines (plan->key, plan->settings);
+  gboolean ok = n > 0;
+  for (guint i = 0; i < n && ok; i++)
+    {
+      const gint64 bytes = plan->settings[i].workspace_bytes;
+      ok = bytes >= 0 && (guint64) bytes <= plan->workspace_limit;
+      plan->engines[i] = (Engine){ .workspace_bytes = (gsize) bytes };
+    }
+  plan->n_engines = ok && make_config (api, plan, 0) ? n : 0;
+  return plan->n_engines > 0;
+}
+
+/* What the heuristics name, in their order, without what is refused. Returns whether all of it could be read. */
+static gboolean
+ask (Maker *self, OrtrainDnnPlan *plan, cudnnBackendHeurMode_t mode)
+{
   cudnnBackendDescriptor_t heuristics = make (self, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   set_descriptor (self, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, plan->operations);
   set_enum (self, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
-  if (target->device_json != NULL)
-    set_descriptor (self, heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, make_device (self, target->device_json));
+  if (plan->device_json != NULL)
+    set_descriptor (self, heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, make_device (self, plan->device_json));
   finalize (self, heuristics, "the heuristics");
   const gint64 n = get (self, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, NULL);
   g_autofree cudnnBackendDescriptor_t *configs = g_new0 (cudnnBackendDescriptor_t, (gsize) n + 1);
@@ -327,18 +412,26 @@ ask (Maker *self, OrtrainDnnPlan *plan, const OrtrainDnnTarget *target, cudnnBac
     configs[i] = make (self, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
   const gint64 n_found =
       n > 0 ? get (self, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, configs) : 0;
-  for (gint64 i = 0; i < MIN (n, n_found) && plan->n_engines < MAX_ENGINES && self->error == NULL; i++)
+  gboolean readable = TRUE;
+  for (gint64 i = 0; i < MIN (n, n_found) && plan->n_engines < ORTRAIN_DNN_MAX_ENGINES && self->error == NULL; i++)
     {
       int64_t bytes = 0, number = -1;
+      OrtrainDnnEngine *settings = &plan->settings[plan->n_engines];
       cudnnBackendDescriptor_t engine = make (self, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
       get (self, configs[i], CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes);
       get (self, configs[i], CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine);
       get (self, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &number);
       const guint notes = read_notes (self, engine);
-      if (self->error == NULL && (notes & refused) == 0 && bytes >= 0 && (gsize) bytes <= target->workspace_limit)
-        plan->engines[plan->n_engines++] = (Engine){ configs[i], (gsize) bytes, number, notes };
+      if (self->error == NULL && (notes & plan->refused_notes) == 0 && bytes >= 0 &&
+          (gsize) bytes <= plan->workspace_limit)
+        {
+          plan->engines[plan->n_engines++] = (Engine){ configs[i], (gsize) bytes, notes };
+          *settings = (OrtrainDnnEngine){ .number = number, .workspace_bytes = bytes };
+          readable = read_knobs (self->api, configs[i], settings) && readable;
+        }
       g_clear_error (&self->error); /* of one engine */
     }
+  return readable;
 }
 
 /* ---- plans ---- */
@@ -350,8 +443,11 @@ plan_new (const OrtrainCudnn *api, const OrtrainDnnGraph *graph, const OrtrainDn
   g_mutex_init (&self->lock);
   self->graph = *graph;
   self->descriptors = g_ptr_array_new ();
-  if (target->search == ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE && target->device_json == NULL)
-    self->key = g_strdup_printf ("%" G_GSIZE_FORMAT " %s", api->cudnnGetVersion (), key);
+  self->key = g_strdup_printf ("%" G_GSIZE_FORMAT " %s", api->cudnnGetVersion (), key);
+  self->device_json = target->device_json;
+  self->workspace_limit = target->workspace_limit;
+  self->refused_notes = find_refused_notes (graph, target);
+  self->measures = target->search == ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE && target->device_json == NULL;
   for (gint64 i = 0; i < graph->n_tensors; i++)
     if (graph->tensors[i].type == CUDNN_DATA_INT32)
       self->values[i].i32 = (gint32) graph->tensors[i].value;
@@ -360,14 +456,17 @@ plan_new (const OrtrainCudnn *api, const OrtrainDnnGraph *graph, const OrtrainDn
 
   Maker maker = { api, self->descriptors, NULL };
   self->operations = make_graph (&maker, graph);
-  if (maker.error == NULL)
+  self->remembered = maker.error == NULL && find_known_engines (api, self);
+  if (maker.error == NULL && !self->remembered)
     {
-      ask (&maker, self, target, CUDNN_HEUR_MODE_A);
+      gboolean readable = ask (&maker, self, CUDNN_HEUR_MODE_A);
       g_autoptr (GError) first = g_steal_pointer (&maker.error); /* what finds nothing may say so by an error */
       if (self->n_engines == 0)
-        ask (&maker, self, target, CUDNN_HEUR_MODE_FALLBACK);
+        readable = ask (&maker, self, CUDNN_HEUR_MODE_FALLBACK);
       if (maker.error == NULL)
         maker.error = g_steal_pointer (&first);
+      if (self->n_engines > 0 && readable)
+        ortrain_dnn_cache_write_engines (self->key, self->settings, self->n_engines);
     }
   if (self->n_engines == 0)
     self->refusal = maker.error != NULL ? g_strdup (maker.error->message) : g_strdup ("cuDNN has no engine for it");
@@ -376,7 +475,7 @@ plan_new (const OrtrainCudnn *api, const OrtrainDnnGraph *graph, const OrtrainDn
   gsize least = G_MAXSIZE;
   for (guint i = 0; i < self->n_engines; i++)
     {
-      if (i == 0 || self->key != NULL)
+      if (i == 0 || self->measures)
         self->workspace_bytes = MAX (self->workspace_bytes, self->engines[i].workspace_bytes);
       else
         least = MIN (least, self->engines[i].workspace_bytes);
@@ -463,10 +562,16 @@ ortrain_dnn_plan_get_n_engines (const OrtrainDnnPlan *self)
   return self->n_engines;
 }
 
-guint
-ortrain_dnn_plan_get_notes (const OrtrainDnnPlan *self, guint engine)
+gboolean
+ortrain_dnn_plan_is_remembered (const OrtrainDnnPlan *self)
 {
-  return self->engines[engine].notes;
+  return self->remembered;
+}
+
+guint
+ortrain_dnn_plan_get_notes (OrtrainDnnPlan *self, guint engine)
+{
+  return make_config (ortrain_cuda_open_cudnn (NULL), self, engine) ? self->engines[engine].notes : G_MAXUINT;
 }
 
 gsize
@@ -522,10 +627,16 @@ get_handle (Maker *self)
 
 /* NULL with an error: this engine cannot run, others may. */
 static cudnnBackendDescriptor_t
-make_execution (const OrtrainCudnn *api, OrtrainDnnPlan *self, const Engine *engine, GError **error)
+make_execution (const OrtrainCudnn *api, OrtrainDnnPlan *self, guint place, GError **error)
 {
   Maker maker = { api, self->descriptors, NULL };
   cudnnBackendDescriptor_t descriptor = NULL;
+  if (!make_config (api, self, place))
+    {
+      g_set_error_literal (error, ortrain_cuda_library->plan_error_quark (), ORTRAIN_PLAN_ERROR_NO_KERNEL,
+                           "cuDNN: an engine that an earlier process has chosen cannot be made");
+      return NULL;
+    }
   for (guint with_handle = 0; with_handle < 2; with_handle++)
     {
       g_clear_error (&maker.error);
@@ -533,7 +644,7 @@ make_execution (const OrtrainCudnn *api, OrtrainDnnPlan *self, const Engine *eng
       cudnnHandle_t handle = with_handle ? get_handle (&maker) : NULL;
       if (handle != NULL)
         set (&maker, descriptor, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-      set_descriptor (&maker, descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine->config);
+      set_descriptor (&maker, descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, self->engines[place].config);
       finalize (&maker, descriptor, "the execution plan");
       if (maker.error == NULL)
         break;
@@ -578,38 +689,6 @@ measure (const OrtrainCudnn *api, OrtrainDnnPlan *self, cudnnBackendDescriptor_t
   return ok ? best : INFINITY;
 }
 
-#define CACHE_KIND "cudnn-engine"
-
-/* A choice as the disk cache has it, little-endian. */
-typedef struct
-{
-  guint64 place, number;
-} Remembered;
-
-/* The place of the engine that the disk cache remembers, or -1. */
-static gint
-read_cache (const OrtrainDnnPlan *self)
-{
-  Remembered choice;
-  g_autoptr (GBytes) found =
-      self->key != NULL ? ortrain_cuda_library->disk_cache_lookup (CACHE_KIND, self->key, strlen (self->key)) : NULL;
-  if (found == NULL || g_bytes_get_size (found) != sizeof choice)
-    return -1;
-  memcpy (&choice, g_bytes_get_data (found, NULL), sizeof choice);
-  const guint64 place = GUINT64_FROM_LE (choice.place);
-  return place < self->n_engines && (guint64) self->engines[place].number == GUINT64_FROM_LE (choice.number)
-             ? (gint) place
-             : -1;
-}
-
-static void
-write_cache (const OrtrainDnnPlan *self, guint place)
-{
-  const Remembered choice = { GUINT64_TO_LE ((guint64) place), GUINT64_TO_LE ((guint64) self->engines[place].number) };
-  g_autoptr (GBytes) contents = g_bytes_new (&choice, sizeof choice);
-  ortrain_cuda_library->disk_cache_store (CACHE_KIND, self->key, strlen (self->key), contents);
-}
-
 static cudnnBackendDescriptor_t
 search (const OrtrainCudnn *api, OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *const *addresses,
         gpointer workspace)
@@ -619,7 +698,7 @@ search (const OrtrainCudnn *api, OrtrainDnnPlan *self, const OrtrainKernelCall *
   guint place = 0;
   for (guint i = 0; i < self->n_engines; i++)
     {
-      cudnnBackendDescriptor_t execution = make_execution (api, self, &self->engines[i], NULL);
+      cudnnBackendDescriptor_t execution = make_execution (api, self, i, NULL);
       const double time = execution != NULL ? measure (api, self, execution, call, addresses, workspace) : INFINITY;
       if (time < least)
         {
@@ -630,7 +709,7 @@ search (const OrtrainCudnn *api, OrtrainDnnPlan *self, const OrtrainKernelCall *
     }
   cudaGetLastError ();
   if (best != NULL)
-    write_cache (self, place);
+    ortrain_dnn_cache_write_fastest (self->key, self->settings, place);
   return best;
 }
 
@@ -638,16 +717,17 @@ static gboolean
 make_ready (const OrtrainCudnn *api, OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *const *addresses,
             gpointer workspace, GError **error)
 {
-  const gint remembered = read_cache (self);
-  if (remembered >= 0)
-    self->execution = make_execution (api, self, &self->engines[remembered], NULL);
-  if (self->execution == NULL && self->key != NULL)
+  const gint fastest =
+      self->measures ? ortrain_dnn_cache_read_fastest (self->key, self->settings, self->n_engines) : -1;
+  if (fastest >= 0)
+    self->execution = make_execution (api, self, (guint) fastest, NULL);
+  if (self->execution == NULL && self->measures)
     self->execution = search (api, self, call, addresses, workspace);
   for (guint i = 0; self->execution == NULL && i < self->n_engines; i++)
     if (self->engines[i].workspace_bytes <= self->workspace_bytes)
       {
         g_clear_error (error);
-        self->execution = make_execution (api, self, &self->engines[i], error);
+        self->execution = make_execution (api, self, i, error);
       }
   if (self->execution != NULL)
     g_clear_error (error);

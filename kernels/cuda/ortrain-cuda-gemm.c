@@ -3,6 +3,8 @@
 
 #include "cuda/ortrain-cuda-library-private.h"
 
+#include <string.h>
+
 /* The library stores matrices by columns: what we call C [m, n] is its [n, m], so that A and B change places. */
 
 #define WORKSPACE_BYTES_HOPPER ((guint64) 32 << 20)
@@ -96,6 +98,59 @@ describe (OrtrainCudaGemm *self, const OrtrainCudaProvider *provider)
          make_layout (lt, &self->result, s->result_dtype, s->n, s->m, s->ldc, s->n_batch, s->c_stride);
 }
 
+#define CACHE_KIND "cublaslt"
+
+/* A choice as the disk cache has it: an algorithm may be kept as its bytes, for the same version of the library. */
+typedef struct
+{
+  cublasLtMatmulAlgo_t algorithm;
+  guint64 workspace_bytes; /* little-endian */
+} Remembered;
+
+/* All that the choice depends on. */
+static char *
+make_key (const OrtrainCudaGemm *self, const OrtrainCudaProvider *provider, guint64 most_workspace)
+{
+  const OrtrainCudaGemmShape *s = &self->shape;
+#define NUMBER "%" G_GINT64_FORMAT " "
+  return g_strdup_printf ("%" G_GSIZE_FORMAT " %s, %d %d %d %d %d %d %d %d " NUMBER NUMBER NUMBER NUMBER NUMBER NUMBER
+                              NUMBER NUMBER NUMBER NUMBER "%" G_GSIZE_FORMAT " %" G_GUINT64_FORMAT,
+                          self->lt->cublasLtGetVersion (), provider->identity, (int) s->dtype, (int) s->result_dtype,
+                          (int) get_compute_type (provider, s->dtype), s->trans_a != 0, s->trans_b != 0, (int) s->sums,
+                          s->adds_bias != 0, (int) s->gelu, s->m, s->n, s->k, s->lda, s->ldb, s->ldc, s->n_batch,
+                          s->a_stride, s->b_stride, s->c_stride, s->alignment, most_workspace);
+#undef NUMBER
+}
+
+/* What an earlier process has chosen, if the library still takes it. */
+static gboolean
+find_known (OrtrainCudaGemm *self, const char *key, guint64 most_workspace, cublasLtHandle_t handle)
+{
+  Remembered choice;
+  cublasLtMatmulHeuristicResult_t checked;
+  g_autoptr (GBytes) found = ortrain_cuda_library->disk_cache_lookup (CACHE_KIND, key, strlen (key));
+  if (found == NULL || g_bytes_get_size (found) != sizeof choice)
+    return FALSE;
+  memcpy (&choice, g_bytes_get_data (found, NULL), sizeof choice);
+  memset (&checked, 0, sizeof checked);
+  const guint64 workspace_bytes = GUINT64_FROM_LE (choice.workspace_bytes);
+  if (self->lt->cublasLtMatmulAlgoCheck (handle, self->desc, self->first, self->second, self->result, self->result,
+                                         &choice.algorithm, &checked) != CUBLAS_STATUS_SUCCESS ||
+      checked.workspaceSize > workspace_bytes || workspace_bytes > most_workspace)
+    return FALSE;
+  self->algorithm = choice.algorithm;
+  self->workspace_bytes = workspace_bytes;
+  return TRUE;
+}
+
+static void
+keep (const OrtrainCudaGemm *self, const char *key)
+{
+  const Remembered choice = { self->algorithm, GUINT64_TO_LE ((guint64) self->workspace_bytes) };
+  g_autoptr (GBytes) contents = g_bytes_new (&choice, sizeof choice);
+  ortrain_cuda_library->disk_cache_store (CACHE_KIND, key, strlen (key), contents);
+}
+
 /* The library's first choice. Partial sums over k are joined in the type of the sums, through the workspace: their order
  * does not depend on which block ends first. */
 static gboolean
@@ -112,6 +167,9 @@ choose (OrtrainCudaGemm *self, const OrtrainCudaProvider *provider, cublasLtHand
   cublasLtMatmulPreference_t preference = NULL;
   cublasLtMatmulHeuristicResult_t found;
   int n = 0;
+  g_autofree char *key = make_key (self, provider, most);
+  if (find_known (self, key, most, handle))
+    return TRUE;
   memset (&found, 0, sizeof found);
   if (lt->cublasLtMatmulPreferenceCreate (&preference) != CUBLAS_STATUS_SUCCESS)
     return FALSE;
@@ -125,7 +183,10 @@ choose (OrtrainCudaGemm *self, const OrtrainCudaProvider *provider, cublasLtHand
   lt->cublasLtMatmulPreferenceDestroy (preference);
   self->algorithm = found.algo;
   self->workspace_bytes = found.workspaceSize;
-  return status == CUBLAS_STATUS_SUCCESS && n > 0 && found.state == CUBLAS_STATUS_SUCCESS;
+  if (status != CUBLAS_STATUS_SUCCESS || n == 0 || found.state != CUBLAS_STATUS_SUCCESS)
+    return FALSE;
+  keep (self, key);
+  return TRUE;
 }
 
 void

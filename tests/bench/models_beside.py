@@ -105,7 +105,7 @@ class Beside:
         return self.exported == model
 
     def bench(self, words, what, cache=None):
-        environment = self.values | ({"XDG_CACHE_HOME": cache} if cache else {})
+        environment = self.values | ({"XDG_CACHE_HOME": cache, "ORTRAIN_CACHE": "on"} if cache else {})
         return self.run([self.ortrain, "bench", os.path.join(self.folder.name, "model.onnx"), "--provider", self.provider, "--optimizer", "adamw",
                          "--learning-rate", "1e-4", "--json", *words], environment, what)
 

@@ -134,7 +134,7 @@ test_family (gpointer *fixture, gconstpointer data)
   g_autoptr (OrtrainModel) model = text_make_model ();
   g_autoptr (OrtrainTrainingSession) unbounded = make_text_session (model, 0);
   guint64 whole, peak;
-  g_autofree char *first = plan_text (unbounded, MAX_LENGTH, &whole);
+  g_autofree char *first G_GNUC_UNUSED = plan_text (unbounded, MAX_LENGTH, &whole);
   const guint64 budget = whole * 3 / 4;
   g_autoptr (OrtrainTrainingSession) cold = make_text_session (model, budget), warm = make_text_session (model, budget);
   for (gint64 length = MAX_LENGTH; length > 20; length--)
@@ -164,7 +164,8 @@ test_wrong (gpointer *fixture, gconstpointer data)
   guint64 whole, peak;
   guint n_searches, n_again = 0;
   gsize n;
-  g_autofree char *unbounded = plan_fixture (model, 0, &ways[0], &n_searches, &whole), *bytes = NULL;
+  g_autofree char *unbounded G_GNUC_UNUSED = plan_fixture (model, 0, &ways[0], &n_searches, &whole);
+  g_autofree char *bytes = NULL;
   guint64 budget = whole;
   g_autofree char *expected = NULL;
   for (n_searches = 0; n_searches == 0; budget -= whole / 50)

@@ -14,6 +14,13 @@
 
 #define WORKSPACE ((size_t) 4096)
 
+/* What is in each choice: others are refused. */
+static uint64_t
+get_algorithm (void)
+{
+  return 0x6f727461 + (uint64_t) ortrain_fake_cuda_get_choices ();
+}
+
 struct OrtrainFakeBlas
 {
   int dummy;
@@ -337,12 +344,14 @@ cublasLtMatmulAlgoGetHeuristic (cublasLtHandle_t handle, cublasLtMatmulDesc_t de
                                 cublasLtMatmulHeuristicResult_t results[], int *n_found)
 {
   *n_found = 0;
+  ortrain_fake_cuda_count ("blas-heuristics");
   const bool sums = desc->epilogue == CUBLASLT_EPILOGUE_BGRADA || desc->epilogue == CUBLASLT_EPILOGUE_BGRADB;
   const bool gelu = desc->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || desc->epilogue == CUBLASLT_EPILOGUE_DGELU;
   if (!fits (desc, a, b, c, d) || n_wanted < 1 || (sums && getenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS") != nullptr) ||
       (gelu && getenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_GELU") != nullptr))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   results[0] = {};
+  results[0].algo.data[0] = get_algorithm ();
   results[0].workspaceSize = std::min ((size_t) preference->workspace, WORKSPACE);
   *n_found = 1;
   return CUBLAS_STATUS_SUCCESS;
@@ -355,7 +364,10 @@ cublasLtMatmulAlgoCheck (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cub
 {
   *result = {};
   result->algo = *algo;
-  return fits (desc, a, b, c, d) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+  result->workspaceSize = WORKSPACE;
+  result->state = fits (desc, a, b, c, d) && algo->data[0] == get_algorithm () ? CUBLAS_STATUS_SUCCESS
+                                                                               : CUBLAS_STATUS_NOT_SUPPORTED;
+  return result->state;
 }
 
 cublasStatus_t
@@ -366,7 +378,7 @@ cublasLtMatmul (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *
 {
   if (handle == nullptr || !fits (desc, a_layout, b_layout, c_layout, d_layout))
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (((uintptr_t) workspace & 15) != 0)
+  if (((uintptr_t) workspace & 15) != 0 || algo->data[0] != get_algorithm ())
     return CUBLAS_STATUS_INVALID_VALUE;
   Product product = { *desc, *a_layout, *b_layout,       *c_layout, *d_layout, a, b, c,
                       d,     workspace, workspace_bytes, nullptr,   nullptr,   0, 0 };

@@ -64,6 +64,20 @@ ortrain_fake_cuda_count_launches (const char *name)
   return found != launches.end () ? found->second : 0;
 }
 
+void
+ortrain_fake_cuda_count (const char *name)
+{
+  std::lock_guard<std::mutex> guard (counts_lock);
+  launches[name]++;
+}
+
+int
+ortrain_fake_cuda_get_choices (void)
+{
+  const char *text = getenv ("ORTRAIN_FAKE_CUDA_CHOICES");
+  return text != nullptr ? atoi (text) : 0;
+}
+
 static char *trace;
 static size_t trace_size;
 

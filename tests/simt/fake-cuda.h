@@ -14,6 +14,7 @@
  *   ORTRAIN_FAKE_CUDA_LOST_SUBMITTING=N   the same at the N-th operation that is submitted, within the call that does
  *   ORTRAIN_FAKE_CUDA_MEMORY=BYTES  of the device
  *   ORTRAIN_FAKE_CUDA_NONE=1        there is no device
+ *   ORTRAIN_FAKE_CUDA_CHOICES=N     libraries number their algorithms and engines from N, and take no others
  *   ORTRAIN_SIMT_ORDER=forward|reverse|shuffled   of the threads of a block, between barriers */
 
 #ifdef __cplusplus
@@ -49,6 +50,10 @@ extern "C"
 
   /* Of launches with this name since the process began. */
   uint64_t ortrain_fake_cuda_count_launches (const char *name);
+  /* Counts something else that libraries do, which is no launch, under a name of its own. */
+  void ortrain_fake_cuda_count (const char *name);
+  /* ORTRAIN_FAKE_CUDA_CHOICES; 0 if not set. */
+  int ortrain_fake_cuda_get_choices (void);
   /* Returns when all streams have run what they were given. Counted as no wait. */
   void ortrain_fake_cuda_drain (void);
   /* From now on, a line for each launch, fill and copy within the device is appended to the text, which keeps its end; NULL:

@@ -89,6 +89,12 @@ static const Rule rules[] = {
   RULE (OPERATIONGRAPH, OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, 1, 64),
   RULE (ENGINEHEUR, ENGINEHEUR_OPERATION_GRAPH, BACKEND_DESCRIPTOR, 1, 1),
   RULE (ENGINEHEUR, ENGINEHEUR_MODE, HEUR_MODE, 1, 1),
+  RULE (ENGINE, ENGINE_OPERATION_GRAPH, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (ENGINE, ENGINE_GLOBAL_INDEX, INT64, 1, 1),
+  RULE (KNOB_CHOICE, KNOB_CHOICE_KNOB_TYPE, KNOB_TYPE, 1, 1),
+  RULE (KNOB_CHOICE, KNOB_CHOICE_KNOB_VALUE, INT64, 1, 1),
+  RULE (ENGINECFG, ENGINECFG_ENGINE, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (ENGINECFG, ENGINECFG_KNOB_CHOICES, BACKEND_DESCRIPTOR, 0, 8),
   RULE (EXECUTION_PLAN, EXECUTION_PLAN_ENGINE_CONFIG, BACKEND_DESCRIPTOR, 1, 1),
   RULE (EXECUTION_PLAN, EXECUTION_PLAN_HANDLE, HANDLE, 0, 1),
   RULE (VARIANT_PACK, VARIANT_PACK_UNIQUE_IDS, INT64, 1, 64),
@@ -413,12 +419,71 @@ give_int (int64_t value, int64_t n_wanted, int64_t *n, void *elements)
   return CUDNN_STATUS_SUCCESS;
 }
 
+#define N_ENGINES 3
+#define FIRST_ENGINE (100 + ortrain_fake_cuda_get_choices ()) /* its number */
+
+static void
+set_graph (Descriptor *self, const Descriptor *graph)
+{
+  Attribute &attribute = self->attributes[CUDNN_ATTR_ENGINE_OPERATION_GRAPH];
+  attribute = { CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, std::vector<uint8_t> (8) };
+  memcpy (attribute.bytes.data (), &graph, 8);
+}
+
+/* Engine n has n knobs, which are set as the heuristics say: knob k to 7 n + k. */
+static cudnnStatus_t
+give_knobs (const Descriptor *self, int64_t n_wanted, int64_t *n, void *elements)
+{
+  *n = self->engine;
+  for (int64_t k = 0; k < n_wanted && k < *n; k++)
+    {
+      Descriptor *choice = ((Descriptor **) elements)[k];
+      if (choice == nullptr || choice->type != CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR)
+        return fail (CUDNN_STATUS_BAD_PARAM, "knobs need descriptors");
+      const int32_t type = (int32_t) k + 1;
+      const int64_t value = 7 * self->engine + k;
+      Attribute &of_type = choice->attributes[CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE];
+      of_type = { CUDNN_TYPE_KNOB_TYPE, 1, std::vector<uint8_t> (4) };
+      memcpy (of_type.bytes.data (), &type, 4);
+      Attribute &of_value = choice->attributes[CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE];
+      of_value = { CUDNN_TYPE_INT64, 1, std::vector<uint8_t> (8) };
+      memcpy (of_value.bytes.data (), &value, 8);
+      choice->final = true;
+    }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t
+check_engine (Descriptor *self)
+{
+  self->engine = self->get<int64_t> (CUDNN_ATTR_ENGINE_GLOBAL_INDEX) - FIRST_ENGINE;
+  return self->engine >= 0 && self->engine < N_ENGINES && is_supported (self->child (CUDNN_ATTR_ENGINE_OPERATION_GRAPH))
+             ? CUDNN_STATUS_SUCCESS
+             : fail (CUDNN_STATUS_NOT_SUPPORTED, "there is no such engine for the graph");
+}
+
+static cudnnStatus_t
+check_config (Descriptor *self)
+{
+  const Descriptor *engine = self->child (CUDNN_ATTR_ENGINECFG_ENGINE);
+  self->engine = engine->engine;
+  set_graph (self, engine->child (CUDNN_ATTR_ENGINE_OPERATION_GRAPH));
+  bool fits = self->count (CUDNN_ATTR_ENGINECFG_KNOB_CHOICES) == self->engine;
+  for (int64_t k = 0; k < self->engine && fits; k++)
+    {
+      const Descriptor *choice = self->child (CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, k);
+      fits = choice->get<int32_t> (CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE) == k + 1 &&
+             choice->get<int64_t> (CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE) == 7 * self->engine + k;
+    }
+  return fits ? CUDNN_STATUS_SUCCESS : fail (CUDNN_STATUS_NOT_SUPPORTED, "the engine has no such knobs");
+}
+
 /* Three engines; the last one counts as one of tensor cores. Those of a fallback are the same. */
 static cudnnStatus_t
 give_results (const Descriptor *self, int64_t n_wanted, int64_t *n, void *elements)
 {
   const Descriptor *graph = self->child (CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
-  *n = is_supported (graph) ? 3 : 0;
+  *n = is_supported (graph) ? N_ENGINES : 0;
   for (int64_t i = 0; i < n_wanted && i < *n; i++)
     {
       Descriptor *config = ((Descriptor **) elements)[i];
@@ -426,9 +491,7 @@ give_results (const Descriptor *self, int64_t n_wanted, int64_t *n, void *elemen
         return fail (CUDNN_STATUS_BAD_PARAM, "results need descriptors of configurations");
       config->engine = i;
       config->final = true;
-      Attribute &attribute = config->attributes[CUDNN_ATTR_ENGINE_OPERATION_GRAPH];
-      attribute = { CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, std::vector<uint8_t> (8) };
-      memcpy (attribute.bytes.data (), &graph, 8);
+      set_graph (config, graph);
     }
   return CUDNN_STATUS_SUCCESS;
 }
@@ -455,7 +518,17 @@ cudnnBackendGetAttribute (cudnnBackendDescriptor_t const descriptor, cudnnBacken
       return CUDNN_STATUS_SUCCESS;
     }
   if (self->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX)
-    return give_int (100 + self->engine, n_wanted, n, elements);
+    return give_int (FIRST_ENGINE + self->engine, n_wanted, n, elements);
+  if (self->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES)
+    return give_knobs (self, n_wanted, n, elements);
+  if (self->type == CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR && name == CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)
+    return give_int (self->get<int64_t> (name), n_wanted, n, elements);
+  if (self->type == CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR && name == CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE)
+    {
+      *n = 1;
+      *(int32_t *) elements = self->get<int32_t> (name);
+      return CUDNN_STATUS_SUCCESS;
+    }
   if (self->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE)
     {
       *n = self->engine < 2 ? 0 : 1;
@@ -496,10 +569,16 @@ cudnnBackendFinalize (cudnnBackendDescriptor_t descriptor)
     if (rule.descriptor == self->type && rule.least > 0 && !self->has (rule.name))
       return fail (CUDNN_STATUS_BAD_PARAM, "attribute " + std::to_string (rule.name) + " is not set");
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  if (self->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
+    ortrain_fake_cuda_count ("dnn-heuristics");
   if (self->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR)
     status = check_tensor (self);
   else if (self->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
     status = check_graph (self);
+  else if (self->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR)
+    status = check_engine (self);
+  else if (self->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
+    status = check_config (self);
   else if (self->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
     status = is_supported (self->child (CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH))
                  ? CUDNN_STATUS_SUCCESS

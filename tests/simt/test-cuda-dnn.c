@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "simt/cuda-kernel-check.h"
 
+#include "core/ortrain-disk-cache-private.h"
+#include "folder.h"
+#include "session/fixture.h"
 #include "simt/fake-cuda.h"
 
-#include <glib/gstdio.h>
-
-/* How engines of cuDNN are chosen: the first that can be made, or the fastest of all, which a file remembers. */
+/* How engines of cuDNN are chosen: the first that can be made, or the fastest of all; and that files remember what cuDNN and
+ * cuBLASLt have chosen. */
 
 static char *folder;
 
@@ -37,28 +39,58 @@ run_conv (OrtrainConvAlgoSearch search, gint64 channels)
   kernel_run_clear (&right);
 }
 
+/* Opens the provider, which tells. */
+static gboolean
+is_emulated (void)
+{
+  g_autoptr (GError) error = NULL;
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (OrtrainProvider) cuda G_GNUC_UNUSED = ortrain_provider_open ("cuda", &options, &error);
+  g_assert_no_error (error);
+  return ortrain_fake_cuda_is_in_use ();
+}
+
 static guint64
 count (const char *name)
 {
   return ortrain_fake_cuda_count_launches (name);
 }
 
-static char *
-find_cache_file (void)
+static void
+damage_cache (void)
 {
   g_autoptr (GDir) dir = g_dir_open (folder, 0, NULL);
-  const char *name = dir != NULL ? g_dir_read_name (dir) : NULL;
-  return name != NULL ? g_build_filename (folder, name, NULL) : NULL;
+  const char *name;
+  while ((name = g_dir_read_name (dir)) != NULL)
+    {
+      g_autofree char *path = g_build_filename (folder, name, NULL);
+      g_assert_true (g_file_set_contents (path, "damaged", -1, NULL));
+    }
 }
 
-/* Nothing is measured, and nothing is written. */
+/* A process of its own for each part: what another one has found is in files alone. */
+static void
+run_part (const char *part)
+{
+  g_setenv ("ORTRAIN_TEST_PART", part, TRUE);
+  g_test_trap_subprocess (NULL, 0, G_TEST_SUBPROCESS_INHERIT_STDERR);
+  g_test_trap_assert_passed ();
+  g_unsetenv ("ORTRAIN_TEST_PART");
+}
+
+/* Nothing is measured, and what is written are the answers of the heuristics. */
 static void
 test_first (void)
 {
-  const guint64 before = count ("dnn");
+  const guint64 before = count ("dnn"), asked = count ("dnn-heuristics");
+  const guint n_entries = test_count_entries (folder);
   run_conv (ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC, 2);
-  g_assert_cmpuint (count ("dnn") - before, ==, 1);
-  g_assert_null (find_cache_file ());
+  if (ortrain_fake_cuda_is_in_use ())
+    {
+      g_assert_cmpuint (count ("dnn") - before, ==, 1);
+      g_assert_cmpuint (count ("dnn-heuristics") - asked, ==, 1);
+    }
+  g_assert_cmpuint (test_count_entries (folder) - n_entries, ==, 1);
 }
 
 /* An engine that cannot be made gives way to the next one; with none left, a plain kernel computes. */
@@ -66,6 +98,11 @@ static void
 test_refused (void)
 {
   const guint64 dnn = count ("dnn"), plain = count ("conv-forward");
+  if (!is_emulated ())
+    {
+      g_test_skip ("cuDNN itself refuses no engine");
+      return;
+    }
   g_setenv ("ORTRAIN_FAKE_CUDNN_REFUSE", "1", TRUE);
   run_conv (ORTRAIN_CONV_ALGO_SEARCH_DEFAULT, 3);
   g_assert_cmpuint (count ("dnn") - dnn, ==, 1);
@@ -79,7 +116,6 @@ test_refused (void)
   g_unsetenv ("ORTRAIN_FAKE_CUDNN_REFUSE");
 }
 
-/* A process of its own for each part: what it found before is in the file alone. */
 static void
 test_search (void)
 {
@@ -87,25 +123,76 @@ test_search (void)
   if (part != NULL)
     {
       const guint64 before = count ("dnn");
+      const gboolean searches = g_str_equal (part, "searches");
       run_conv (ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE, 5);
-      /* two engines of float32, each run four times, and the run itself */
-      g_assert_cmpuint (count ("dnn") - before, ==, g_str_equal (part, "searches") ? 9 : 1);
+      g_assert_cmpuint (ortrain_disk_cache_get_counts ().n_stored, ==, searches ? 2 : 0);
+      if (ortrain_fake_cuda_is_in_use ())
+        {
+          /* two engines of float32, each run four times, and the run itself */
+          g_assert_cmpuint (count ("dnn") - before, ==, searches ? 9 : 1);
+          g_assert_cmpuint (count ("dnn-heuristics"), ==, searches ? 1 : 0);
+        }
       return;
     }
-  const char *const parts[] = { "searches", "remembers", "searches", "remembers" };
-  for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
+  const guint n_entries = test_count_entries (folder);
+  run_part ("searches");
+  run_part ("remembers");
+  damage_cache (); /* no reason to stop */
+  run_part ("searches");
+  run_part ("remembers");
+  g_assert_cmpuint (test_count_entries (folder) - n_entries, ==, 2);
+}
+
+/* One training step of a fixture: in a second process no heuristics are asked, and the loss has the same bits. */
+static void
+test_session (gconstpointer fixture)
+{
+  const char *part = g_getenv ("ORTRAIN_TEST_PART");
+  g_autofree char *path = g_build_filename (folder, "loss", NULL);
+  if (part != NULL)
     {
-      g_setenv ("ORTRAIN_TEST_PART", parts[i], TRUE);
-      g_test_trap_subprocess (NULL, 0, G_TEST_SUBPROCESS_INHERIT_STDERR);
-      g_test_trap_assert_passed ();
-      g_autofree char *path = find_cache_file ();
-      g_assert_nonnull (path);
-      if (i == 1) /* a damaged file is no reason to stop */
-        g_assert_true (g_file_set_contents (path, "damaged", -1, NULL));
+      g_autoptr (GError) error = NULL;
+      g_autofree char *kept = NULL;
+      g_autoptr (TestModel) model = test_model_load (fixture);
+      g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+      ortrain_training_options_set_provider (options, "cuda");
+      g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model->model, options, &error);
+      g_assert_no_error (error);
+      const double loss = ortrain_training_session_train_step (session, test_model_feeds (model, 0), &error);
+      g_assert_no_error (error);
+      const gboolean refuses = g_str_equal (part, "refuses"), asks = refuses || g_str_equal (part, "asks");
+      const OrtrainDiskCacheCounts counts = ortrain_disk_cache_get_counts ();
+      g_assert_cmpint (counts.n_stored > 0, ==, asks);
+      g_assert_cmpint (counts.n_misses > 0, ==, asks && !refuses);
+      if (ortrain_fake_cuda_is_in_use ())
+        {
+          g_assert_cmpint (count ("blas-heuristics") > 0, ==, asks);
+          g_assert_cmpint (count ("dnn-heuristics") > 0, ==, asks && g_str_equal (fixture, "cnn"));
+        }
+      if (g_file_get_contents (path, &kept, NULL, NULL))
+        g_assert_cmpmem (kept, sizeof loss, &loss, sizeof loss);
+      else
+        g_assert_true (g_file_set_contents (path, (const char *) &loss, sizeof loss, &error));
+      return;
     }
-  g_unsetenv ("ORTRAIN_TEST_PART");
-  g_autofree char *path = find_cache_file ();
-  g_assert_cmpint (g_unlink (path), ==, 0);
+  const gboolean emulated = is_emulated ();
+  run_part ("asks");
+  run_part ("remembers");
+  if (emulated)
+    {
+      g_setenv ("ORTRAIN_FAKE_CUDA_CHOICES", "7", TRUE); /* the libraries do not know what they have chosen any more */
+      run_part ("refuses");
+      run_part ("remembers");
+      g_unsetenv ("ORTRAIN_FAKE_CUDA_CHOICES");
+    }
+  g_autofree char *loss = NULL;
+  gsize n;
+  g_assert_true (g_file_get_contents (path, &loss, &n, NULL));
+  damage_cache ();
+  g_assert_true (g_file_set_contents (path, loss, (gssize) n, NULL));
+  run_part ("asks");
+  run_part ("remembers");
+  g_assert_cmpint (g_remove (path), ==, 0);
 }
 
 int
@@ -118,13 +205,17 @@ main (int argc, char *argv[])
       g_assert_no_error (error);
       g_setenv ("ORTRAIN_CACHE", folder, TRUE);
     }
+  else
+    folder = g_strdup (g_getenv ("ORTRAIN_CACHE"));
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda-dnn/first", test_first);
   g_test_add_func ("/cuda-dnn/refused", test_refused);
   g_test_add_func ("/cuda-dnn/search", test_search);
+  g_test_add_data_func ("/cuda-dnn/session/cnn", "cnn", test_session);
+  g_test_add_data_func ("/cuda-dnn/session/mlp", "mlp", test_session);
   const int result = g_test_run ();
-  if (folder != NULL)
-    g_rmdir (folder);
+  if (g_getenv ("ORTRAIN_TEST_PART") == NULL)
+    test_remove_folder (folder);
   g_free (folder);
   return result;
 }

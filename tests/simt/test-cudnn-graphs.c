@@ -2,10 +2,14 @@
 #include "cuda/ortrain-cuda-attention-graph-private.h"
 #include "cuda/ortrain-cuda-conv-graph-private.h"
 
+#include "core/ortrain-disk-cache-private.h"
 #include "core/ortrain-dtype.h"
 #include "core/ortrain-errors.h"
 
+#include "folder.h"
+
 #include <dlfcn.h>
+#include <string.h>
 
 /* The graphs that the provider composes, given to cuDNN itself: its heuristics answer for a GPU that is described in a
  * file, so that no GPU is needed. Execution is not tested here. */
@@ -13,6 +17,8 @@
 static const OrtrainLibraryFunctions functions = {
   .device_error_quark = ortrain_device_error_quark,
   .plan_error_quark = ortrain_plan_error_quark,
+  .disk_cache_lookup = ortrain_disk_cache_lookup,
+  .disk_cache_store = ortrain_disk_cache_store,
 };
 const OrtrainLibraryFunctions *ortrain_cuda_library = &functions;
 static char *device;
@@ -229,6 +235,77 @@ test_refused (void)
   g_assert_null (plan (graph, FALSE, "attention of width 36"));
 }
 
+/* Of the same graph asked for anew: another limit is another key. */
+static void
+check_remembered (const OrtrainDnnGraph *graph, const char *name, gboolean expected)
+{
+  OrtrainDnnPlan *known = plan (graph, FALSE, name);
+  g_assert_nonnull (known);
+  g_assert_cmpint (ortrain_dnn_plan_is_remembered (known), ==, expected);
+  if (!expected)
+    return;
+  g_autofree char *own_folder = g_strdup (g_getenv ("ORTRAIN_CACHE"));
+  g_setenv ("ORTRAIN_CACHE", "off", TRUE);
+  workspace_limit++;
+  OrtrainDnnPlan *asked = plan (graph, FALSE, name);
+  workspace_limit--;
+  g_setenv ("ORTRAIN_CACHE", own_folder, TRUE);
+  g_assert_false (ortrain_dnn_plan_is_remembered (asked));
+  g_assert_cmpuint (ortrain_dnn_plan_get_n_engines (known), ==, ortrain_dnn_plan_get_n_engines (asked));
+  g_assert_cmpuint (ortrain_dnn_plan_get_workspace_bytes (known), ==, ortrain_dnn_plan_get_workspace_bytes (asked));
+  for (guint i = 0; i < ortrain_dnn_plan_get_n_engines (known); i++)
+    g_assert_cmpuint (ortrain_dnn_plan_get_notes (known, i), ==, ortrain_dnn_plan_get_notes (asked, i));
+}
+
+/* Engines are made again from what a file has of them, without the heuristics: the same, with the same workspace. Each part
+ * is a process of its own. */
+static void
+test_remembered (void)
+{
+  const char *part = g_getenv ("ORTRAIN_TEST_PART");
+  if (!has_library ())
+    return;
+  if (part != NULL)
+    {
+      const gboolean expected = g_str_equal (part, "remembers");
+      g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
+      workspace_limit = (gsize) 2 << 30;
+      for (guint kind = 0; kind < 3; kind++)
+        for (guint d = 0; d < 2; d++)
+          {
+            const OrtrainCudaConv conv = make_conv (STRIDED, d == 0 ? ORTRAIN_DTYPE_FLOAT32 : ORTRAIN_DTYPE_BFLOAT16);
+            memset (graph, 0, sizeof *graph);
+            ortrain_dnn_compose_convolution (graph, &conv, kinds[kind], kind == 0);
+            check_remembered (graph, kind_names[kind], expected);
+          }
+      const OrtrainCudaAttention attention = make_attention (8, 12, 1024, 1024, 64, TRUE);
+      const OrtrainDnnAttentionShape shape = { 0 };
+      OrtrainDnnAttentionTensors tensors;
+      memset (graph, 0, sizeof *graph);
+      ortrain_dnn_compose_attention (graph, &attention, &shape, &tensors);
+      check_remembered (graph, "attention", expected);
+      memset (graph, 0, sizeof *graph);
+      ortrain_dnn_compose_attention_grad (graph, &attention, &attention.y, &shape, &tensors);
+      check_remembered (graph, "gradient of attention", expected);
+      return;
+    }
+  g_autoptr (GError) error = NULL;
+  static const char *const parts[] = { "asks", "remembers" };
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-cache-XXXXXX", &error);
+  g_assert_no_error (error);
+  g_setenv ("ORTRAIN_CACHE", folder, TRUE);
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
+    {
+      g_setenv ("ORTRAIN_TEST_PART", parts[i], TRUE);
+      g_test_trap_subprocess (NULL, 0, G_TEST_SUBPROCESS_INHERIT_STDERR);
+      g_test_trap_assert_passed ();
+      g_assert_cmpuint (test_count_entries (folder), ==, 8);
+    }
+  g_unsetenv ("ORTRAIN_TEST_PART");
+  g_setenv ("ORTRAIN_CACHE", "off", TRUE);
+  test_remove_folder (folder);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -240,5 +317,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/cudnn-graphs/tf32", test_tf32);
   g_test_add_func ("/cudnn-graphs/attention", test_attention);
   g_test_add_func ("/cudnn-graphs/refused", test_refused);
+  g_test_add_func ("/cudnn-graphs/remembered", test_remembered);
   return g_test_run ();
 }

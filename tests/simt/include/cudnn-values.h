@@ -57,6 +57,7 @@
   X (CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, 3)                                                                            \
   X (CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, 4)                                                                           \
   X (CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, 5)                                                                       \
+  X (CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, 7)                                                                          \
   X (CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, 10)                                                       \
   X (CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, 11)                                               \
   X (CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, 12)                                                 \
@@ -81,6 +82,7 @@
   X (CUDNN_TYPE_VOID_PTR, 6)                                                                                           \
   X (CUDNN_TYPE_CONVOLUTION_MODE, 7)                                                                                   \
   X (CUDNN_TYPE_HEUR_MODE, 8)                                                                                          \
+  X (CUDNN_TYPE_KNOB_TYPE, 9)                                                                                          \
   X (CUDNN_TYPE_NUMERICAL_NOTE, 11)                                                                                    \
   X (CUDNN_TYPE_POINTWISE_MODE, 14)                                                                                    \
   X (CUDNN_TYPE_BACKEND_DESCRIPTOR, 15)                                                                                \
@@ -103,6 +105,7 @@
   X (CUDNN_ATTR_ENGINEHEUR_RESULTS, 202)                                                                               \
   X (CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, 204)                                                                            \
   X (CUDNN_ATTR_ENGINECFG_ENGINE, 300)                                                                                 \
+  X (CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, 302)                                                                           \
   X (CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, 303)                                                                         \
   X (CUDNN_ATTR_EXECUTION_PLAN_HANDLE, 400)                                                                            \
   X (CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, 401)                                                                     \
@@ -125,6 +128,8 @@
   X (CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, 715)                                                              \
   X (CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, 716)                                                               \
   X (CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, 717)                                                              \
+  X (CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, 600)                                                                            \
+  X (CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 601)                                                                           \
   X (CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, 750)                                                                \
   X (CUDNN_ATTR_OPERATION_POINTWISE_XDESC, 751)                                                                        \
   X (CUDNN_ATTR_OPERATION_POINTWISE_BDESC, 752)                                                                        \
@@ -145,6 +150,7 @@
   X (CUDNN_ATTR_ENGINE_OPERATION_GRAPH, 1300)                                                                          \
   X (CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 1301)                                                                             \
   X (CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303)                                                                           \
+  X (CUDNN_ATTR_ENGINE_DEVICEPROP, 1307)                                                                               \
   X (CUDNN_ATTR_MATMUL_COMP_TYPE, 1500)                                                                                \
   X (CUDNN_ATTR_OPERATION_MATMUL_ADESC, 1520)                                                                          \
   X (CUDNN_ATTR_OPERATION_MATMUL_BDESC, 1521)                                                                          \
