@@ -171,9 +171,10 @@ R (stat_channels) (gpointer data, gint64 begin, gint64 end, guint worker)
           square += run->parts[second] + delta * delta * count * n / total;
           count = total;
         }
-      double var = square / count, inverse = 1 / sqrt (var + plan->epsilon);
+      const double var = square / count;
+      const REAL inverse = (REAL) (1 / sqrt (var + plan->epsilon)); /* as it is saved */
       table[c] = (REAL) mean;
-      table[channels + c] = (REAL) (inverse * R (ortrain_rows_get) (&run->scale, c));
+      table[channels + c] = inverse * R (ortrain_rows_get) (&run->scale, c);
       table[2 * channels + c] = R (ortrain_rows_get) (&run->bias, c);
       const double keep = plan->momentum;
       if (run->new_mean.data)
@@ -185,6 +186,20 @@ R (stat_channels) (gpointer data, gint64 begin, gint64 end, guint worker)
         R (ortrain_rows_put) (&run->saved_mean, c, mean, FALSE);
       if (run->saved_inverse.data)
         R (ortrain_rows_put) (&run->saved_inverse, c, inverse, FALSE);
+    }
+}
+
+/* table [3, C] from what stat_channels() saved, and the same bits */
+static void
+R (known_channels) (const NormRun *run)
+{
+  const gint64 channels = run->plan->channels;
+  REAL *table = run->table;
+  for (gint64 c = 0; c < channels; c++)
+    {
+      table[c] = R (ortrain_rows_get) (&run->mean, c);
+      table[channels + c] = R (ortrain_rows_get) (&run->inverse, c) * R (ortrain_rows_get) (&run->scale, c);
+      table[2 * channels + c] = R (ortrain_rows_get) (&run->bias, c);
     }
 }
 

@@ -17,7 +17,7 @@ typedef struct
 {
   OrtrainDType dtype;
   OrtrainRowsTypes types;
-  gboolean planes, frozen;
+  gboolean planes, frozen, is_known; /* is_known: statistics are operands */
   gint64 rows, channels, inner;
   gint64 units, units_per_channel, rows_per_unit;
   gint64 step; /* elements of a plane, or of a row, that are read at once */
@@ -55,7 +55,7 @@ build_plan (OrtrainKernelSetup *setup, guint x_input, guint first, GError **erro
   const OrtrainOperand *x = &setup->inputs[x_input], *scale = &setup->inputs[first];
   gboolean fits = x->rank >= 2;
   /* all that follow have one element for each channel */
-  for (guint i = first; i < 5 && fits; i++)
+  for (guint i = first; i < setup->n_inputs && fits; i++)
     {
       if (setup->inputs[i].dtype == ORTRAIN_DTYPE_UNDEFINED)
         continue;
@@ -159,15 +159,19 @@ inference_run (const OrtrainKernelCall *call)
   run_apply (call, &run, CALL (plan, apply_units));
 }
 
-/* BatchNormTrain (x, scale, bias, mean, var) → (y, new_mean, new_var, saved_mean, saved_inv_std); without the new ones,
- * mean and var are not needed */
+/* BatchNormTrain (x, scale, bias, mean, var[, saved_mean, saved_inv_std]) → (y, new_mean, new_var, saved_mean,
+ * saved_inv_std); without the new ones, mean and var are not needed. With the saved ones there is y alone, to the bit what
+ * it was when they were computed. */
 static gboolean
 train_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   NormPlan *plan = build_plan (setup, 0, 1, error);
   if (plan == NULL)
     return FALSE;
-  plan_workspace (setup, plan, TRUE);
+  plan->is_known = setup->n_inputs == 7;
+  if (plan->is_known)
+    setup->flops = 3.0 * (double) setup->inputs[0].n_elements;
+  plan_workspace (setup, plan, !plan->is_known);
   setup->inplace[0] = 1;
   setup->inplace[1] = 1 << 3;
   setup->inplace[2] = 1 << 4;
@@ -182,9 +186,17 @@ train_run (const OrtrainKernelCall *call)
   run.x = ortrain_rows_input (&plan->types, call, 0);
   run.scale = ortrain_rows_input (&plan->types, call, 1);
   run.bias = ortrain_rows_input (&plan->types, call, 2);
+  run.y = ortrain_rows_output (&plan->types, call, 0);
+  if (plan->is_known)
+    {
+      run.mean = ortrain_rows_input (&plan->types, call, 5);
+      run.inverse = ortrain_rows_input (&plan->types, call, 6);
+      CALL (plan, known_channels) (&run);
+      run_apply (call, &run, CALL (plan, apply_units));
+      return;
+    }
   run.mean = ortrain_rows_input (&plan->types, call, 3);
   run.var = ortrain_rows_input (&plan->types, call, 4);
-  run.y = ortrain_rows_output (&plan->types, call, 0);
   run.new_mean = ortrain_rows_output (&plan->types, call, 1);
   run.new_var = ortrain_rows_output (&plan->types, call, 2);
   run.saved_mean = ortrain_rows_output (&plan->types, call, 3);

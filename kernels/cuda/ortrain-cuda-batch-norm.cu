@@ -14,7 +14,7 @@ typedef struct
 {
   gint64 rows, channels, inner, units, rows_per_unit;
   float epsilon, momentum;
-  bool frozen;
+  bool frozen, is_known; /* is_known: statistics are operands */
   OrtrainDType dtype;
   bool same; /* the large operands have this type */
   OrtrainOperandTypes types;
@@ -155,8 +155,9 @@ static __global__ void __launch_bounds__ (128)
           square += part.b + delta * delta * count * n / total;
           count = total;
         }
-      const double var = square / count, inverse = 1 / sqrt (var + (double) epsilon), keep = momentum;
-      table[c] = Entry{ (float) mean, (float) (inverse * o.scale.get (c)), o.bias.get (c), 0 };
+      const double var = square / count, keep = momentum;
+      const float inverse = (float) (1 / sqrt (var + (double) epsilon)); /* as it is saved */
+      table[c] = Entry{ (float) mean, inverse * o.scale.get (c), o.bias.get (c), 0 };
       if (o.new_mean.is_there ())
         o.new_mean.put (c, (float) (keep * o.mean.get (c) + (1 - keep) * mean));
       if (o.new_var.is_there ())
@@ -164,7 +165,7 @@ static __global__ void __launch_bounds__ (128)
       if (o.saved_mean.is_there ())
         o.saved_mean.put (c, (float) mean);
       if (o.saved_inverse.is_there ())
-        o.saved_inverse.put (c, (float) inverse);
+        o.saved_inverse.put (c, inverse);
     }
 }
 
@@ -175,6 +176,14 @@ static __global__ void __launch_bounds__ (128)
   for (gint64 c = ortrain_cuda_first (); c < channels; c += ortrain_cuda_stride ())
     table[c] = Entry{ o.mean.get (c), (float) (o.scale.get (c) / sqrt ((double) o.var.get (c) + (double) epsilon)),
                       o.bias.get (c), 0 };
+}
+
+/* The table from what train_channels_kernel saved, and the same bits */
+static __global__ void __launch_bounds__ (128)
+    known_channels_kernel (gint64 channels, TrainOperands o, OrtrainView<OrtrainAny> inverse, Entry *table)
+{
+  for (gint64 c = ortrain_cuda_first (); c < channels; c += ortrain_cuda_stride ())
+    table[c] = Entry{ o.mean.get (c), inverse.get (c) * o.scale.get (c), o.bias.get (c), 0 };
 }
 
 /* The channel of element i, found without a division for each where elements come in order. */
@@ -400,6 +409,9 @@ launch_forward (const OrtrainKernelCall *call, const Constants *c, bool trains, 
   if (!trains)
     ortrain_cuda_launch (call, "batch-norm-channels", get_channel_grid (call, c), 128, stored_channels_kernel,
                          c->channels, operands, c->epsilon, get_table (call, c));
+  else if (c->is_known)
+    ortrain_cuda_launch (call, "batch-norm-channels", get_channel_grid (call, c), 128, known_channels_kernel,
+                         c->channels, operands, get_input (call, 6), get_table (call, c));
   else
     {
       if (c->inner == 1)
@@ -427,7 +439,7 @@ run_forward (const OrtrainKernelCall *call, bool trains)
   TrainOperands o;
   o.scale = get_input (call, 1);
   o.bias = get_input (call, 2);
-  o.mean = get_input (call, 3);
+  o.mean = get_input (call, c->is_known ? 5 : 3);
   o.var = get_input (call, 4);
   o.new_mean = get_output (call, 1);
   o.new_var = get_output (call, 2);
@@ -517,7 +529,7 @@ prepare (OrtrainKernelSetup *setup, guint first, GError **error)
   const OrtrainOperand *x = &setup->inputs[0];
   gint64 inner = 1;
   bool fits = x->rank >= 2;
-  for (guint i = first; i < 5 && fits; i++)
+  for (guint i = first; i < setup->n_inputs && fits; i++)
     fits = setup->inputs[i].dtype == ORTRAIN_DTYPE_UNDEFINED || setup->inputs[i].n_elements == x->dims[1];
   for (guint d = 2; fits && d < x->rank; d++)
     inner *= x->dims[d];
@@ -558,13 +570,22 @@ prepare_inference (OrtrainKernelSetup *setup, GError **error)
   return prepare (setup, 1, error) != NULL;
 }
 
-/* BatchNormTrain (x, scale, bias, mean, var) → (y, new mean, new var, saved mean, saved 1/deviation); without the new
- * ones, mean and var are not needed */
+/* BatchNormTrain (x, scale, bias, mean, var[, saved mean, saved 1/deviation]) → (y, new mean, new var, saved mean,
+ * saved 1/deviation); without the new ones, mean and var are not needed. With the saved ones there is y alone, to the bit
+ * what it was when they were computed. */
 static gboolean
 prepare_train (OrtrainKernelSetup *setup, GError **error)
 {
-  if (prepare (setup, 1, error) == NULL)
+  Constants *c = prepare (setup, 1, error);
+  if (c == NULL)
     return FALSE;
+  c->is_known = setup->n_inputs == 7;
+  if (c->is_known)
+    {
+      c->units = 0; /* nothing is joined */
+      setup->workspace_bytes = 64 + (gsize) c->channels * sizeof (Entry);
+      setup->flops = 3.0 * (double) setup->inputs[0].n_elements;
+    }
   setup->inplace[1] = 1 << 3;
   setup->inplace[2] = 1 << 4;
   return TRUE;

@@ -100,7 +100,7 @@ infer_batch_norm (OrtrainInferContext *ctx, GError **error)
   if (rank >= 0 && rank < 2)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input 0 has rank %d, 2 is needed at least",
                                rank);
-  for (guint i = 1; i < 5 && rank >= 0; i++)
+  for (guint i = 1; i < ortrain_infer_get_n_inputs (ctx) && rank >= 0; i++)
     if (ortrain_infer_get_rank (ctx, i) == 1)
       {
         OrtrainDim a = ortrain_infer_get_dim (ctx, 0, 1), b = ortrain_infer_get_dim (ctx, i, 0);
@@ -462,8 +462,9 @@ static const OrtrainOpDef ops[] = {
   { .name = "BatchNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 7, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
     .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .types = ".0", .infer = infer_batch_norm,
     .gradient = gradient_batch_norm, .upgrade = upgrade_batch_norm, .training_form = "BatchNormTrain", BATCH_NORM_OPERANDS },
-  { .name = "BatchNormTrain", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_INSIDE, .since = 1, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .optional_inputs = 1 << 3 | 1 << 4, .types = ".0",
+  { .name = "BatchNormTrain", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_INSIDE, .since = 1, .min_inputs = 5, .max_inputs = 7, .min_outputs = 1,
+    .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6, .optional_inputs = 1 << 3 | 1 << 4, .types = ".0",
+    .saved_outputs = 1 << 3 | 1 << 4, .saved_input = 5,
     .infer = infer_batch_norm, .gradient = gradient_batch_norm_train, .inference_form = "BatchNormalization", BATCH_NORM_OPERANDS, .expand = ortrain_body_batch_norm_train },
   GRAD ("BatchNormGrad", 5, 5, 3, ".0", infer_batch_norm_grad, ortrain_zero_sums_batch_norm_grad, ortrain_body_batch_norm_grad),
   { .name = "BatchNormFrozenGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 5,

@@ -4,7 +4,7 @@
 #include "transform/ortrain-recompute-private.h"
 
 /* Which values to keep for the backward pass is a minimum cut: each forward value is an edge as wide as its bytes
- * (nothing, for what lives anyhow: parameters, constants, feeds, outputs of the graph); a node that may run again joins
+ * (nothing, for what lives anyhow: parameters, constants, feeds, outputs of the graph, saved statistics); a node that may run again joins
  * its inputs to its outputs without a limit, and is joined to the source as wide as its cost; what may not run again is a
  * source, and each value that the backward pass reads is joined to the sink. The cut nearest to the sink runs least
  * again. (Boykov and Kolmogorov's reading of Ford and Fulkerson; the flow is found by Dinic's algorithm.) */
@@ -125,6 +125,8 @@ gboolean
 ortrain_recompute_lives_anyhow (const OrtrainValue *value)
 {
   if (value->kind != ORTRAIN_VALUE_COMPUTED || value->tensor != NULL || value->is_output)
+    return TRUE;
+  if (value->producer != NULL && ortrain_recompute_is_saved (value->producer, value->output_index))
     return TRUE;
   for (guint u = 0; u < value->uses.n; u++)
     if (value->uses.items[u].node->phase == ORTRAIN_PHASE_UPDATE)

@@ -13,6 +13,8 @@
 gboolean ortrain_recompute_may_run_again (const OrtrainNode *node);
 /* … and with this input. */
 gboolean ortrain_recompute_reads_again (const OrtrainNode *node, guint input);
+/* The output is a statistic that the node takes back when it runs again, in as many bits as it was computed in. */
+gboolean ortrain_recompute_is_saved (const OrtrainNode *node, guint output);
 
 /* costs: [n_nodes] by position, in bytes: so many may be saved by each run that a node takes again;
  * ORTRAIN_RECOMPUTE_NEVER: it may not. boundary: [n_values] by id, values that are kept in any case; or NULL.
@@ -31,7 +33,8 @@ void ortrain_recompute_cut_cheap (OrtrainGraph *graph, const gint64 *bytes, gint
 
 /* The backward pass reads elements of it, and not its shape alone. */
 gboolean ortrain_recompute_is_read_backward (const OrtrainValue *value);
-/* It takes no memory more for being kept: parameters, constants, feeds, outputs of the graph. */
+/* It takes no memory more for being kept, or next to none: parameters, constants, feeds, outputs of the graph, and
+ * statistics that a node takes back when it runs again. */
 gboolean ortrain_recompute_lives_anyhow (const OrtrainValue *value);
 
 /* Readers in the backward pass of values that are not kept read copies, which nodes of the backward pass compute from

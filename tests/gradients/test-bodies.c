@@ -36,6 +36,7 @@ static const OrtrainGradientCase more[] = {
     "scale=0.5f guard=2", 2, "org.ortrain" },
   { "PackedAttention", "f[2,5,3,2,4];f[5,5]", "scale=0.5f guard=2", 2, "org.ortrain" },
   { "BatchNormTrain", "f[3,2,2];f[2];f[2];d[2]{0.1,0.2};d[2]{1,1.5}", "momentum=0.7f", 5, "org.ortrain" },
+  { "BatchNormTrain", "f[3,2,2];f[2];f[2];_;_;f[2];p[2]", NULL, 1, "org.ortrain" },
   { "MaxPoolTrain", "f[1,2,5,4]", "kernel_shape=[3,2] strides=[2,2] pads=[1,1,1,0]", 2, "org.ortrain" },
   { "MaxPoolTrain", "f[1,1,4]", "kernel_shape=[2] strides=[3] pads=[3,3] dilations=[2]", 2, "org.ortrain" },
   { "MaxPoolTrain", "f[2,1,5,5]", "kernel_shape=[3,3] strides=[2,2] auto_pad='SAME_LOWER'", 2, "org.ortrain" },

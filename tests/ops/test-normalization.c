@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "batch-norm-again.h"
 #include "op-harness.h"
 
 /* Batch normalisation against PyTorch's numbers, by planes and by rows; layer and group normalisation against sums written
@@ -164,6 +165,19 @@ test_batch_norm_threads (void)
 }
 
 static void
+test_batch_norm_again (void)
+{
+  for (guint threads = 1; threads <= 3; threads += 2)
+    {
+      g_autoptr (OrtrainProvider) provider = new_cpu (threads);
+      check_batch_norms_again (provider, ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_FLOAT32);
+      check_batch_norms_again (provider, ORTRAIN_DTYPE_FLOAT64, ORTRAIN_DTYPE_FLOAT64);
+      check_batch_norms_again (provider, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT32);
+      check_batch_norms_again (provider, ORTRAIN_DTYPE_FLOAT16, ORTRAIN_DTYPE_FLOAT32);
+    }
+}
+
+static void
 test_layer_norm_float (void)
 {
   const gint64 full[] = { 300, 770 }, row[] = { 770 }, rows[] = { 300 };
@@ -276,6 +290,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/ops/normalization/batch-norm-train", test_batch_norm_train);
   g_test_add_func ("/ops/normalization/batch-norm-threads", test_batch_norm_threads);
+  g_test_add_func ("/ops/normalization/batch-norm-again", test_batch_norm_again);
   g_test_add_func ("/ops/normalization/layer-norm-float", test_layer_norm_float);
   g_test_add_func ("/ops/normalization/group-norm-18", test_group_norm_18);
   return g_test_run ();

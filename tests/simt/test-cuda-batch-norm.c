@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/batch-norm-again.h"
 #include "simt/cuda-kernel-check.h"
 
 #define OURS "org.ortrain"
@@ -21,6 +22,9 @@ static const OrtrainGradientCase forward_cases[] = {
   /* several units for each channel, the last one shorter */
   { "BatchNormTrain", "f[7,2,61,67];f[2];f[2];f[2];p[2]", NULL, 5, OURS },
   { "BatchNormTrain", "f[5,2,64,64];f[2];f[2];f[2];p[2]", NULL, 5, OURS },
+  /* with statistics that are known */
+  { "BatchNormTrain", "f[2,5,8,8];f[5];f[5];_;_;f[5];p[5]", NULL, 1, OURS },
+  { "BatchNormTrain", "f[70,37];f[37];f[37];_;_;f[37];p[37]", NULL, 1, OURS },
   { "BatchNormGrad", "f[7,2,61,67];f[7,2,61,67];f[2];f[2];p[2]", NULL, 3, OURS },
   { "BatchNormGrad", "f[5,2,64,64];f[5,2,64,64];f[2];f[2];p[2]", NULL, 3, OURS },
   { "BatchNormGrad", "f[1025,33];f[1025,33];f[33];f[33];p[33]", NULL, 3, OURS },
@@ -40,10 +44,23 @@ test_batch_norm (void)
   cuda_check_end ();
 }
 
+static void
+test_again (void)
+{
+  g_autoptr (GError) error = NULL;
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (OrtrainProvider) cuda = ortrain_provider_open ("cuda", &options, &error);
+  g_assert_no_error (error);
+  check_batch_norms_again (cuda, ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_FLOAT32);
+  check_batch_norms_again (cuda, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT32);
+  check_batch_norms_again (cuda, ORTRAIN_DTYPE_FLOAT16, ORTRAIN_DTYPE_FLOAT32);
+}
+
 int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda-batch-norm/kernels", test_batch_norm);
+  g_test_add_func ("/cuda-batch-norm/again", test_again);
   return g_test_run ();
 }

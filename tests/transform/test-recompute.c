@@ -116,11 +116,76 @@ test_keeps_the_smaller_side (void)
   g_assert_cmpuint (count_kept (fixed), ==, 1);
 }
 
+/* A convolution, batch normalization and ReLU, twice: of each block the convolution's output is kept, with the statistics
+ * of the first time. What runs again takes them, and gives its output alone. */
+static void
+test_batch_norm_keeps_statistics (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("blocks");
+  const OrtrainDim dims[] = { ortrain_dim_int (2), ortrain_dim_int (4), ortrain_dim_int (32), ortrain_dim_int (32) };
+  const gint64 w_dims[] = { 4, 4, 3, 3 }, channels[] = { 4 };
+  OrtrainValue *value = ortrain_graph_new_input (graph, "x", ORTRAIN_DTYPE_FLOAT32, dims, 4), *w[2];
+  g_autoptr (OrtrainTensor) zeros = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, w_dims, 4, &error);
+  g_autoptr (OrtrainTensor) row = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, channels, 1, &error);
+  for (guint i = 0; i < 2; i++)
+    {
+      w[i] = ortrain_graph_new_initializer (graph, "w", zeros);
+      w[i]->role = ORTRAIN_ROLE_PARAMETER;
+      OrtrainValue *operands[5] = { op (graph, "Conv", value, w[i]) };
+      for (guint k = 1; k < 5; k++)
+        operands[k] = ortrain_graph_new_initializer (graph, "row", row);
+      OrtrainNode *norm = ortrain_graph_new_node (graph, ORTRAIN_DOMAIN, "BatchNormTrain", "norm", operands, 5, 3);
+      g_assert_true (ortrain_ops_infer_node (norm, &error));
+      for (guint k = 1; k < 3; k++)
+        ortrain_graph_mark_output (graph, ortrain_node_output (norm, k), TRUE);
+      value = op (graph, "Relu", ortrain_node_output (norm, 0), NULL);
+    }
+  OrtrainValue *loss = op (graph, "ReduceSum", op (graph, "Mul", value, value), NULL);
+  ortrain_attributes_set_int (loss->producer->attributes, "keepdims", 0);
+  g_assert_true (ortrain_ops_infer_node (loss->producer, &error));
+  ortrain_graph_mark_output (graph, loss, TRUE);
+  OrtrainValue *gradients[2];
+  g_assert_true (ortrain_gradient_build (graph, loss, w, 2, gradients, &error));
+  g_assert_no_error (error);
+  const gint64 x_dims[] = { 2, 4, 32, 32 };
+  const OrtrainSpecializeInput input = { "x", ORTRAIN_DTYPE_FLOAT32, x_dims, 4, NULL };
+  g_autoptr (OrtrainGraph) fixed = ortrain_specialize (graph, &input, 1, &error);
+  g_assert_no_error (error);
+  g_assert_true (ortrain_recompute_cheap (fixed, ortrain_provider_get_host (), &error));
+  g_assert_no_error (error);
+  g_assert_cmpuint (count_kept (fixed), ==, 2 * 3);
+
+  g_autoptr (GString) again = g_string_new (NULL);
+  for (guint i = 0; i < fixed->nodes->len; i++)
+    {
+      OrtrainNode *node = fixed->nodes->pdata[i];
+      if (node->recomputes == NULL)
+        continue;
+      g_string_append_printf (again, "%s+", node->op_type);
+      if (!g_str_equal (node->op_type, "BatchNormTrain"))
+        continue;
+      g_assert_cmpuint (node->inputs->len, ==, 7);
+      for (guint k = 3; k < 5; k++)
+        {
+          g_assert_null (ortrain_node_input (node, k)); /* running statistics */
+          g_assert_true (ortrain_node_input (node, k + 2) == ortrain_node_output (node->recomputes, k));
+        }
+      g_assert_nonnull (ortrain_node_output (node, 0));
+      for (guint k = 1; k < node->outputs->len; k++)
+        g_assert_null (ortrain_node_output (node, k));
+      g_assert_true (ortrain_ops_infer_node (node, &error));
+      g_assert_no_error (error);
+    }
+  g_assert_cmpstr (again->str, ==, "BatchNormTrain+Relu+BatchNormTrain+Relu+");
+}
+
 int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/transform/recompute/gelu-keeps-one", test_gelu_keeps_one);
   g_test_add_func ("/transform/recompute/keeps-the-smaller-side", test_keeps_the_smaller_side);
+  g_test_add_func ("/transform/recompute/batch-norm-keeps-statistics", test_batch_norm_keeps_statistics);
   return g_test_run ();
 }
