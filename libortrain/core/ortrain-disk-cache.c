@@ -20,12 +20,14 @@
 #define HEAD_BYTES (8 + SUM_BYTES + 8)
 #define MAX_CONTENTS ((gsize) 8 << 20)
 #define MAX_TOTAL ((guint64) 64 << 20)
-#define BLOCK_BYTES ((guint64) 4096) /* of a file system: what a small file takes */
+#define TRIM_BYTES ((guint64) 1 << 20) /* that a process stores before it looks again whether there is room */
+#define BLOCK_BYTES ((guint64) 4096)   /* of a file system: what a small file takes */
 #define SUFFIX ".ortrain"
 #define PART_SUFFIX ".part" /* being written */
 #define MAX_PART_SECONDS 3600
 
 static gint n_hits, n_misses, n_stored;
+static gint n_unchecked = TRIM_BYTES / BLOCK_BYTES; /* blocks since the last look; the first entry is one in any case */
 
 /* ---- What an entry is found by ---- */
 
@@ -178,6 +180,12 @@ is_entry (const char *name, gboolean *is_part)
   return n == 2 * SUM_BYTES && g_str_has_prefix (name + n, SUFFIX) && (*is_part || name[n + strlen (SUFFIX)] == '\0');
 }
 
+static guint64
+count_blocks (guint64 n_bytes)
+{
+  return n_bytes / BLOCK_BYTES + (n_bytes % BLOCK_BYTES != 0);
+}
+
 typedef struct
 {
   char *name;
@@ -202,7 +210,7 @@ compare_use (gconstpointer a, gconstpointer b)
   return strcmp (first->name, second->name);
 }
 
-/* Makes room, and removes what a process that ended too early left behind. */
+/* Makes room for what comes until the next time, and removes what a process that ended too early left behind. */
 static void
 trim (int folder)
 {
@@ -230,16 +238,15 @@ trim (int folder)
         unlinkat (folder, found->d_name, 0);
       if (is_part)
         continue;
-      const Entry entry = { g_strdup (found->d_name),
-                            ((guint64) st.st_size + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES, st.st_mtim };
+      const Entry entry = { g_strdup (found->d_name), count_blocks ((guint64) st.st_size) * BLOCK_BYTES, st.st_mtim };
       g_array_append_val (entries, entry);
       total += entry.bytes;
     }
   closedir (dir);
-  if (total <= MAX_TOTAL)
+  if (total <= MAX_TOTAL - TRIM_BYTES)
     return;
   g_array_sort (entries, compare_use);
-  for (guint i = 0; i < entries->len && total > MAX_TOTAL; i++)
+  for (guint i = 0; i < entries->len && total > MAX_TOTAL - TRIM_BYTES; i++)
     {
       const Entry *entry = &g_array_index (entries, Entry, i);
       unlinkat (folder, entry->name, 0);
@@ -370,8 +377,15 @@ ortrain_disk_cache_store (const char *kind, gconstpointer key, gsize n_key, GByt
     return;
   make_digest (kind, key, n_key, digest);
   if (write_entry (folder, digest, contents))
-    g_atomic_int_inc (&n_stored);
-  trim (folder);
+    {
+      const gint n_blocks = (gint) count_blocks (g_bytes_get_size (contents) + HEAD_BYTES + SUM_BYTES);
+      g_atomic_int_inc (&n_stored);
+      if (g_atomic_int_add (&n_unchecked, n_blocks) + n_blocks >= (gint) (TRIM_BYTES / BLOCK_BYTES))
+        {
+          g_atomic_int_set (&n_unchecked, 0);
+          trim (folder);
+        }
+    }
   close (folder);
 }
 

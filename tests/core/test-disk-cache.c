@@ -316,28 +316,37 @@ assert_exists (const char *path, gboolean exists)
   g_assert_cmpint (g_file_test (path, G_FILE_TEST_EXISTS), ==, exists);
 }
 
+/* Of two MiB: whoever stores that much looks whether there is room. */
+static void
+store_large (const char *key)
+{
+  g_autofree char *contents = g_strnfill (2 * MIB, 'x');
+  store ("plan", key, contents);
+  assert_found ("plan", key, contents);
+}
+
 /* The oldest make room, no more of them than needed; a look is a use; files of others stay, however large and old. */
 static void
 test_size (gpointer *fixture, gconstpointer data)
 {
   store ("plan", KEY, SMALL);
   g_autofree char *entry = find_file ();
-  g_autofree char *oldest = make_sparse ('a', ".ortrain", 20 * MIB, 5000),
-                  *older = make_sparse ('b', ".ortrain", 20 * MIB, 4000);
-  g_autofree char *old = make_sparse ('c', ".ortrain", 20 * MIB, 3000),
-                  *foreign = make_sparse ('d', ".others", 80 * MIB, 9000);
-  g_autofree char *part = make_sparse ('e', ".ortrain.00000000.part", MIB, 9000),
-                  *fresh = make_sparse ('f', ".ortrain.00000000.part", MIB, 60);
+  g_autofree char *oldest = make_sparse ('a', ".ortrain", 20 * MIB, 5000);
+  g_autofree char *older = make_sparse ('b', ".ortrain", 20 * MIB, 4000);
+  g_autofree char *old = make_sparse ('c', ".ortrain", 20 * MIB, 3000);
+  g_autofree char *foreign = make_sparse ('d', ".others", 80 * MIB, 9000);
+  g_autofree char *part = make_sparse ('e', ".ortrain.00000000.part", MIB, 9000);
+  g_autofree char *fresh = make_sparse ('f', ".ortrain.00000000.part", MIB, 60);
   g_autofree char *odd = make_sparse ('a', ".ortrainer", MIB, 9000);
   set_age (entry, 6000);
-  store ("plan", "another", SMALL); /* 60 MiB: there is room */
+  store_large ("another"); /* 62 MiB: there is room */
   assert_exists (entry, TRUE);
   assert_exists (oldest, TRUE);
   assert_exists (part, FALSE);
   assert_exists (fresh, TRUE);
   assert_found ("plan", KEY, SMALL);
-  g_autofree char *more = make_sparse ('1', ".ortrain", 20 * MIB, 2000);
-  store ("plan", "third", SMALL);
+  g_autofree char *more = make_sparse ('1', ".ortrain", 18 * MIB, 2000);
+  store_large ("third");
   assert_exists (oldest, FALSE);
   assert_exists (older, TRUE);
   assert_exists (old, TRUE);
@@ -345,8 +354,26 @@ test_size (gpointer *fixture, gconstpointer data)
   assert_exists (foreign, TRUE);
   assert_exists (odd, TRUE);
   assert_found ("plan", KEY, SMALL);
-  assert_found ("plan", "another", SMALL);
-  assert_found ("plan", "third", SMALL);
+}
+
+#define N_SMALL 300 /* which take more than one MiB, in blocks */
+
+/* Many small ones are counted too. */
+static void
+test_small (gpointer *fixture, gconstpointer data)
+{
+  g_autofree char *oldest = NULL;
+  store_large ("large"); /* from here on, nothing is counted */
+  oldest = make_sparse ('a', ".ortrain", 62 * MIB, 5000);
+  for (guint i = 0; i < N_SMALL; i++)
+    {
+      g_autofree char *key = g_strdup_printf ("key %u", i);
+      store ("plan", key, SMALL);
+      if (i < 200)
+        assert_exists (oldest, TRUE);
+    }
+  assert_exists (oldest, FALSE);
+  g_assert_cmpuint (test_count_entries (folder), ==, 1 + N_SMALL);
 }
 
 /* One that is too large is not stored, and not read. */
@@ -425,6 +452,7 @@ main (int argc, char **argv)
   ADD (off);
   ADD (default);
   ADD (size);
+  ADD (small);
   ADD (large);
   ADD (processes);
 #undef ADD
