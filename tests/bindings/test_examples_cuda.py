@@ -16,7 +16,7 @@ bindings, model, data, fine_tune, emulated, libraries, module = sys.argv[1:8]
 del sys.argv[1:8]
 model, data = os.path.abspath(model), os.path.abspath(data)
 fine_tune = fine_tune if fine_tune == "-" else os.path.abspath(fine_tune)
-environment = {name: value for name, value in os.environ.items() if not name.startswith("ORTRAIN_")}
+environment = {name: value for name, value in os.environ.items() if not name.startswith("ORTRAIN_")} | {"ORTRAIN_CACHE": "off"}
 
 
 def run(command, path, provider="cuda"):

@@ -43,7 +43,7 @@ def setUpModule():
     for file in (libdir / "pkgconfig").glob("*.pc"):
         (pc / file.name).write_text(re.sub("^prefix=.*", f"prefix={placed(prefix)}", file.read_text(), flags=re.M))
     environment = {name: value for name, value in os.environ.items()
-                   if name not in ("PYTHONPATH", "GJS_PATH", "GI_TYPELIB_PATH", "MESON_DEVENV") and not name.startswith("ORTRAIN_")}
+                   if name not in ("PYTHONPATH", "GJS_PATH", "GI_TYPELIB_PATH", "MESON_DEVENV") and not name.startswith("ORTRAIN_")} | {"ORTRAIN_CACHE": "off"}
     environment |= {
         "LD_LIBRARY_PATH": str(libdir), "GI_TYPELIB_PATH": str(libdir / "girepository-1.0"), "PKG_CONFIG_PATH": str(pc),
         "XDG_DATA_DIRS": f"{datadir}:/usr/local/share:/usr/share", "PYTHONPATH": str(overrides().parent.parent),

@@ -19,7 +19,7 @@ from tap import main
 
 module, ortrain, fixtures = (os.path.abspath(word) for word in sys.argv[1:4])
 del sys.argv[1:4]
-environment = {name: value for name, value in os.environ.items() if not name.startswith("ORTRAIN_")}
+environment = {name: value for name, value in os.environ.items() if not name.startswith("ORTRAIN_")} | {"ORTRAIN_CACHE": "off"}
 # Where there is a GPU, it is hidden.
 environment |= {"ORTRAIN_PROVIDER_PATH": os.path.dirname(module), "CUDA_VISIBLE_DEVICES": "", "LC_ALL": "C.UTF-8"}
 REASONS = ("There is no NVIDIA driver (libcuda.so.1)", "There is no NVIDIA GPU")

@@ -47,7 +47,7 @@ elif do == "feeds":
         npy(os.path.join(folder, "bench.target.npy"), "<i8", (n,), struct.pack(f"<{{n}}q", *(i % 10 for i in range(n))))
     print(json.dumps({{"items": n}}))
 elif do == "time":
-    environment = {{name: value for name, value in os.environ.items() if not name.startswith("ORTRAIN_")}}
+    environment = {{name: value for name, value in os.environ.items() if not name.startswith("ORTRAIN_")}} | {{"ORTRAIN_CACHE": "off"}}
     feeds = [f"--input={{name}}={{os.path.join(here, 'feeds', name + '.npy')}}" for name in ("x", "bench.target")]
     result = json.loads(subprocess.run([ortrain, "bench", fixture, "--provider", "cpu", "--json", "--steps", option("steps"), *feeds],
                                        check=True, capture_output=True, text=True, env=environment).stdout)

@@ -20,7 +20,7 @@ program = os.path.abspath(sys.argv.pop(1))
 source = here.parent.parent / "tools" / "ortrain"
 folder = tempfile.mkdtemp(prefix="ortrain-command-")
 atexit.register(shutil.rmtree, folder, ignore_errors=True)
-environment = {name: value for name, value in os.environ.items() if not name.startswith("ORTRAIN_")}
+environment = {name: value for name, value in os.environ.items() if not name.startswith("ORTRAIN_")} | {"ORTRAIN_CACHE": "off"}
 environment |= {"PATH": os.path.dirname(program) + ":" + os.environ["PATH"], "LC_ALL": "C.UTF-8", "TERM": "xterm"}
 environment.pop("G_MESSAGES_DEBUG", None)
 

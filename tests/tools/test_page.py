@@ -20,7 +20,7 @@ folder = tempfile.mkdtemp(prefix="ortrain-page-")
 atexit.register(shutil.rmtree, folder, ignore_errors=True)
 browser = shutil.which("chromium")
 gjs = shutil.which("gjs")
-environment = {name: value for name, value in os.environ.items() if not name.startswith("ORTRAIN_")}
+environment = {name: value for name, value in os.environ.items() if not name.startswith("ORTRAIN_")} | {"ORTRAIN_CACHE": "off"}
 
 
 def path(name):
