@@ -9,17 +9,46 @@
 #define CACHE_KIND "budget"
 #define MAX_KNOWN 64 /* more than a search keeps */
 
-/* ---- Writing: whole numbers of 8 bytes, little-endian; names with their lengths ---- */
+/* ---- Describing what a search depends on: whole numbers of 8 bytes, little-endian; names with their lengths. All of
+ * it goes into a checksum piece by piece, as a graph may have a million values ---- */
+
+typedef struct
+{
+  GChecksum *sum;
+  gsize n;
+  guint8 bytes[4096]; /* [n]: not in the sum yet */
+} Sink;
 
 static void
-put_int (GByteArray *to, gint64 value)
+flush (Sink *self)
 {
-  const gint64 little = GINT64_TO_LE (value);
-  g_byte_array_append (to, (const guint8 *) &little, sizeof little);
+  g_checksum_update (self->sum, self->bytes, (gssize) self->n);
+  self->n = 0;
 }
 
 static void
-put_double (GByteArray *to, double value)
+put (Sink *self, gconstpointer bytes, gsize n)
+{
+  if (n > sizeof self->bytes - self->n)
+    flush (self);
+  if (n > sizeof self->bytes)
+    g_checksum_update (self->sum, bytes, (gssize) n);
+  else if (n > 0)
+    {
+      memcpy (self->bytes + self->n, bytes, n);
+      self->n += n;
+    }
+}
+
+static void
+put_int (Sink *to, gint64 value)
+{
+  const gint64 little = GINT64_TO_LE (value);
+  put (to, &little, sizeof little);
+}
+
+static void
+put_double (Sink *to, double value)
 {
   gint64 bits;
   memcpy (&bits, &value, sizeof bits);
@@ -27,14 +56,14 @@ put_double (GByteArray *to, double value)
 }
 
 static void
-put_bytes (GByteArray *to, gconstpointer bytes, gsize n)
+put_bytes (Sink *to, gconstpointer bytes, gsize n)
 {
   put_int (to, (gint64) n);
-  g_byte_array_append (to, bytes, (guint) n);
+  put (to, bytes, n);
 }
 
 static void
-put_text (GByteArray *to, const char *text)
+put_text (Sink *to, const char *text)
 {
   if (text == NULL)
     put_int (to, -1);
@@ -43,7 +72,7 @@ put_text (GByteArray *to, const char *text)
 }
 
 static void
-put_dims (GByteArray *to, const OrtrainDim *dims, gint rank)
+put_dims (Sink *to, const OrtrainDim *dims, gint rank)
 {
   put_int (to, rank);
   for (gint d = 0; d < rank; d++)
@@ -54,11 +83,11 @@ put_dims (GByteArray *to, const OrtrainDim *dims, gint rank)
     }
 }
 
-static void put_graph (GByteArray *to, const OrtrainGraph *graph);
+static void put_graph (Sink *to, const OrtrainGraph *graph);
 
 /* Contents of tensors decide nothing here but what kernels answer, which the plan has. */
 static void
-put_attribute (GByteArray *to, const OrtrainAttribute *attribute)
+put_attribute (Sink *to, const OrtrainAttribute *attribute)
 {
   put_text (to, attribute->name);
   put_int (to, attribute->kind);
@@ -101,7 +130,7 @@ put_attribute (GByteArray *to, const OrtrainAttribute *attribute)
 
 /* Of values that a branch captures, the name: they are of another graph. */
 static void
-put_operands (GByteArray *to, const OrtrainGraph *graph, const GPtrArray *values)
+put_operands (Sink *to, const OrtrainGraph *graph, const GPtrArray *values)
 {
   put_int (to, values->len);
   for (guint i = 0; i < values->len; i++)
@@ -114,7 +143,7 @@ put_operands (GByteArray *to, const OrtrainGraph *graph, const GPtrArray *values
 }
 
 static void
-put_node (GByteArray *to, const OrtrainGraph *graph, const OrtrainNode *node)
+put_node (Sink *to, const OrtrainGraph *graph, const OrtrainNode *node)
 {
   put_text (to, node->domain);
   put_text (to, node->op_type);
@@ -137,7 +166,7 @@ put_node (GByteArray *to, const OrtrainGraph *graph, const OrtrainNode *node)
 }
 
 static void
-put_graph (GByteArray *to, const OrtrainGraph *graph)
+put_graph (Sink *to, const OrtrainGraph *graph)
 {
   put_int (to, graph->opset);
   put_int (to, graph->next_number);
@@ -163,7 +192,7 @@ put_graph (GByteArray *to, const OrtrainGraph *graph)
 }
 
 static void
-put_kernels (GByteArray *to, const OrtrainMemoryPlan *plan)
+put_kernels (Sink *to, const OrtrainMemoryPlan *plan)
 {
   put_int (to, plan->kernels->len);
   for (guint k = 0; k < plan->kernels->len; k++)
@@ -182,7 +211,7 @@ put_kernels (GByteArray *to, const OrtrainMemoryPlan *plan)
 }
 
 static void
-put_plan (GByteArray *to, const OrtrainMemoryPlan *plan)
+put_plan (Sink *to, const OrtrainMemoryPlan *plan)
 {
   put_int (to, (gint64) plan->arena_bytes);
   put_int (to, (gint64) plan->host_arena_bytes);
@@ -231,7 +260,7 @@ put_plan (GByteArray *to, const OrtrainMemoryPlan *plan)
 }
 
 static void
-put_provider (GByteArray *to, const OrtrainProviderClass *klass)
+put_provider (Sink *to, const OrtrainProviderClass *klass)
 {
   put_text (to, klass->name);
   put_int (to, klass->joins_accumulates);
@@ -246,11 +275,21 @@ put_provider (GByteArray *to, const OrtrainProviderClass *klass)
 
 /* ---- Answers ---- */
 
+static void
+finish (Sink *self, guint8 *digest)
+{
+  gsize n = ORTRAIN_PLAN_DIGEST_BYTES;
+  flush (self);
+  g_checksum_get_digest (self->sum, digest, &n);
+  g_checksum_free (self->sum);
+}
+
 GBytes *
 ortrain_budget_answer_make_key (OrtrainGraph *graph, const OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
                                 const OrtrainBudget *budget)
 {
-  GByteArray *key = g_byte_array_new ();
+  Sink sink = { .sum = g_checksum_new (G_CHECKSUM_SHA256) }, *key = &sink;
+  guint8 digest[ORTRAIN_PLAN_DIGEST_BYTES];
   put_provider (key, request->provider->klass);
   put_provider (key, (request->host != NULL ? request->host : request->provider)->klass);
   put_int (key, request->keep_outputs_in_arena);
@@ -267,18 +306,16 @@ ortrain_budget_answer_make_key (OrtrainGraph *graph, const OrtrainMemoryPlan *ba
   put_graph (key, graph);
   put_plan (key, base);
   put_kernels (key, base);
-  return g_byte_array_free_to_bytes (key);
+  finish (key, digest);
+  return g_bytes_new (digest, sizeof digest);
 }
 
 void
 ortrain_memory_plan_compute_digest (const OrtrainMemoryPlan *plan, guint8 *digest)
 {
-  g_autoptr (GByteArray) bytes = g_byte_array_new ();
-  g_autoptr (GChecksum) sum = g_checksum_new (G_CHECKSUM_SHA256);
-  gsize n = ORTRAIN_PLAN_DIGEST_BYTES;
-  put_plan (bytes, plan);
-  g_checksum_update (sum, bytes->data, (gssize) bytes->len);
-  g_checksum_get_digest (sum, digest, &n);
+  Sink sink = { .sum = g_checksum_new (G_CHECKSUM_SHA256) };
+  put_plan (&sink, plan);
+  finish (&sink, digest);
 }
 
 /* choice: [2 * n_values]; eight of them in a byte */
@@ -314,9 +351,9 @@ ortrain_budget_answer_store (const OrtrainBudgetAnswer *self, GBytes *key, guint
   gconstpointer key_data = g_bytes_get_data (key, &n_key);
   GByteArray *contents = g_byte_array_new ();
   g_byte_array_append (contents, self->digest, sizeof self->digest);
-  put_int (contents, n_values);
-  put_int (contents, self->overlaps);
-  put_int (contents, self->known->len);
+  const gint64 numbers[] = { GINT64_TO_LE ((gint64) n_values), GINT64_TO_LE ((gint64) self->overlaps),
+                             GINT64_TO_LE ((gint64) self->known->len) };
+  g_byte_array_append (contents, (const guint8 *) numbers, sizeof numbers);
   put_choice (contents, self->choice, n_values);
   for (guint c = 0; c < self->known->len; c++)
     put_choice (contents, self->known->pdata[c], n_values);
