@@ -65,12 +65,12 @@ def is_memory(text):
 
 class Beside:
     """ortrain: the command; values: its environment; python: the interpreter that has PyTorch; provider: ours; device: PyTorch's; small: as
-    gpu-check has it."""
+    gpu-check has it; seconds: for a block; last: when all has to be over."""
 
-    def __init__(self, ortrain, values, python, provider, device, small, seconds):
+    def __init__(self, ortrain, values, python, provider, device, small, seconds, last):
         self.ortrain, self.values, self.python, self.provider, self.small = ortrain, values, python, provider, small
         self.device = device
-        self.seconds = seconds
+        self.seconds, self.last = seconds, last
         self.folder = tempfile.TemporaryDirectory(prefix="ortrain-models-")
         self.exported = None
         self.says = []
@@ -110,7 +110,8 @@ class Beside:
                          "--learning-rate", "1e-4", "--json", *words], environment, what)
 
     def block(self, name, model, batch, seq, precision):
-        self.says, self.end, begin = [], time.monotonic() + self.seconds, time.monotonic()
+        begin = time.monotonic()
+        self.says, self.end = [], min(begin + self.seconds, self.last)
         result = {"model": model, "batch": batch, "seq": seq, "precision": precision, "date": time.strftime("%Y-%m-%d")}
         if self.small:
             result |= {"batch": SMALL[0], "seq": SMALL[1] if seq else 0}

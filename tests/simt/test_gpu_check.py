@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """tools/gpu-check on the emulated device, in short, and on a machine without a GPU: test_gpu_check.py GPU-CHECK BUILD."""
+import importlib.machinery
+import importlib.util
 import json
 import os
 import pathlib
@@ -15,6 +17,10 @@ from tap import main
 
 program, build = sys.argv[1:3]
 del sys.argv[1:3]
+loader = importlib.machinery.SourceFileLoader("gpu_check", program)
+gpu_check = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
+sys.dont_write_bytecode = True
+loader.exec_module(gpu_check)
 
 # Stands for an interpreter with PyTorch: the same model and feeds for everybody, and the CPU for PyTorch. Its first argument is
 # pytorch_models.py, which is not run. A file "broken" beside it says what fails, and how.
@@ -108,6 +114,54 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("ok     kernels/internal", done.stdout)
         self.assertTrue(json.loads(pathlib.Path(self.results).read_text().splitlines()[-1])["passed"])
 
+    def test_failed_ones_come_last(self):
+        """What was never run tells more than what has failed before."""
+        line = {"block": "sessions/device-options", "emulated": True, "provider": "cuda", "passed": False}
+        pathlib.Path(self.results).write_text(json.dumps(line) + "\n")
+        done, lines = self.run_it("--dry-run", "--only", "sessions/d", "--pytorch", "")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual([(line["block"], line["passed"]) for line in lines[1:]],
+                         [("devices", True), ("sessions/dropout", True), ("sessions/device-options", True)])
+
+    def test_minutes(self):
+        done, lines = self.run_it("--dry-run", "--minutes", "0", "--only", "sessions/d", "--pytorch", "")
+        self.assertEqual((done.returncode, lines), (1, []))
+        self.assertIn("0 blocks failed, 3 are left for another call", done.stdout)
+
+    def test_what_a_gpu_cannot_say(self):
+        """Programs that need the emulated device's counts and faults are no blocks."""
+        names = [name for name, _ in gpu_check.programs(pathlib.Path(build))]
+        self.assertIn("kernels/softmax", names)
+        self.assertIn("fixtures", names)
+        for name in ("errors", "dnn", "kernels"):
+            self.assertNotIn("kernels/" + name, names)
+
+    def test_packages(self):
+        """NVIDIA's libraries are found among the packages of the interpreter, unless a variable says where they are."""
+        os.makedirs(os.path.join(self.folder, "nvidia", "cu13", "lib"))
+        python = os.path.join(self.folder, "python")
+        pathlib.Path(python).write_text(f"#!/bin/sh\nPYTHONPATH={self.folder} exec /usr/bin/python3 \"$@\"\n")
+        os.chmod(python, 0o755)
+        name = "ORTRAIN_CUDA_LIBRARY_PATH"
+        before = os.environ.pop(name, None)
+        try:
+            of = lambda dry: gpu_check.settings(pathlib.Path(build), dry, "cuda", python).get(name)
+            self.assertIn(self.folder, of(False).split(":"))
+            self.assertTrue(of(True).endswith("tests/simt/libraries"))
+            os.environ[name] = "/elsewhere"
+            self.assertEqual(of(False), "/elsewhere")
+            self.assertIsNone(os.environ.pop(name) and gpu_check.settings(pathlib.Path(build), False, "cuda", "/bin/false").get(name))
+        finally:
+            if before is not None:
+                os.environ[name] = before
+
+    def test_no_build(self):
+        """Where none can be made, the way out is said."""
+        done = subprocess.run(["/usr/bin/python3", program, "--build", os.path.join(self.folder, "none"), "--results", self.results],
+                              capture_output=True, text=True, env={"PATH": self.folder})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("none can be made here (meson, ninja, pkg-config, nvcc missing): pack one where it can, with --bundle", done.stderr)
+
     def test_without_gpu(self):
         done, lines = self.run_it("--only", "none")
         self.assertEqual((done.returncode, [line["passed"] for line in lines]), (1, [False]))
@@ -117,7 +171,7 @@ class GpuCheck(unittest.TestCase):
     # ---- benchmarks ----
 
     def test_without_pytorch(self):
-        for words, text in ((["--dry-run"], "--pytorch names no interpreter"), (["--dry-run", "--pytorch", "/bin/false"], "/bin/false has no PyTorch")):
+        for words, text in ((["--dry-run", "--pytorch", ""], "--pytorch names no interpreter"), (["--dry-run", "--pytorch", "/bin/false"], "/bin/false has no PyTorch")):
             done, lines = self.run_it(*words, "--only", "speed/")
             self.assertEqual((done.returncode, [line["block"] for line in lines]), (0, ["devices"]))
             self.assertIn("skipped benchmarks: ", done.stdout)
