@@ -392,7 +392,8 @@ cublasLtMatmul (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *
       product.alpha = read_scalar (alpha, desc->scale);
       product.beta = read_scalar (beta, desc->scale);
     }
-  return ortrain_fake_cuda_enqueue (stream, "product", run_product, &product, sizeof product) == cudaSuccess
+  return ortrain_fake_cuda_enqueue (stream, desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? "product-tf32" : "product",
+                                    run_product, &product, sizeof product) == cudaSuccess
              ? CUBLAS_STATUS_SUCCESS
              : CUBLAS_STATUS_EXECUTION_FAILED;
 }
