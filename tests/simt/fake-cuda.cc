@@ -218,7 +218,7 @@ struct OrtrainFakeStream
   bool running = false, stops = false;
   uint32_t random = 1;
 
-  bool captures = false, invalid = false;
+  bool captures = false, invalid = false, has_graphs = false;
   std::unique_ptr<OrtrainFakeGraph> graph;
 };
 
@@ -543,9 +543,15 @@ run_staged (void *data)
 cudaError_t
 cudaMemcpyAsync (void *destination, const void *source, size_t n_bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
-  COUNT (n_copies);
   const bool from_host = !is_device (source) && !is_pinned (source);
   const bool to_host = !is_device (destination) && !is_pinned (destination);
+  {
+    std::lock_guard<std::mutex> guard (counts_lock);
+    counts.n_copies++;
+    counts.n_bytes_copied += n_bytes;
+    counts.n_ordinary_copies += from_host || to_host;
+    counts.n_early_copies += !is_device (source) && is_device (destination) && !stream->has_graphs;
+  }
   if (stream->captures && (from_host || to_host))
     {
       stream->invalid = true;
@@ -732,6 +738,7 @@ cudaGraphLaunch (cudaGraphExec_t exec, cudaStream_t stream)
 {
   if (get_sticky () != cudaSuccess)
     return report (get_sticky ());
+  stream->has_graphs = true;
   COUNT (n_graph_launches);
   COUNT (n_submissions);
   for (const auto &operation : exec->operations)

@@ -34,8 +34,11 @@ extern "C"
     uint64_t n_captures;       /* graphs instantiated */
     uint64_t n_waits;          /* of the host for a stream or an event */
     uint64_t n_copies;         /* in either direction, or within the device */
-    uint64_t n_submissions;    /* launches, copies and fills by the host, a graph as one */
-    uint64_t n_allocations;    /* of device memory */
+    uint64_t n_bytes_copied;
+    uint64_t n_ordinary_copies; /* from or to memory of the host that is not page-locked */
+    uint64_t n_early_copies;    /* from the host, on a stream that launches no graphs */
+    uint64_t n_submissions;     /* launches, copies and fills by the host, a graph as one */
+    uint64_t n_allocations;     /* of device memory */
   } OrtrainFakeCudaCounts;
 
   OrtrainFakeCudaCounts ortrain_fake_cuda_get_counts (void);

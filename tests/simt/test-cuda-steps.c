@@ -2,7 +2,11 @@
 #include "session/fixture.h"
 #include "simt/fake-cuda.h"
 
-/* What a steady step costs the host: one CUDA graph, no waiting, no memory. */
+#include "provider/ortrain-kernel-private.h"
+#include "tensor/ortrain-tensor-private.h"
+
+/* What a steady step costs the host: one CUDA graph for each set of shapes, no waiting, no memory; and no copies where
+ * tensors are on the device. */
 
 #define N_WARM 6 /* until both slots of the feeds have been used, and the graph is made */
 #define N_STEPS 12
@@ -90,6 +94,12 @@ test_steady (gconstpointer data)
     g_assert_cmpuint (after.n_graph_launches - before.n_graph_launches, ==, N_STEPS);
   g_assert_cmpuint (after.n_captures, ==, before.n_captures);
   g_assert_cmpuint (after.n_allocations, ==, before.n_allocations);
+  /* Feeds go to the device from page-locked memory, beside the step before; from ordinary memory, the step block and the
+   * numbers of the update alone, which CUDA takes at once. */
+  g_assert_cmpuint (after.n_ordinary_copies - before.n_ordinary_copies, <=, 2 * N_STEPS);
+  if (ortrain_fake_cuda_is_in_use ())
+    g_assert_cmpuint (after.n_early_copies - before.n_early_copies, >=,
+                      N_STEPS * ortrain_tensor_dict_get_size (test_model_feeds (model, 0)));
   /* the same bits as phase by phase */
   for (guint s = 0; s < N_WARM + N_STEPS; s++)
     {
@@ -103,6 +113,143 @@ test_steady (gconstpointer data)
   test_assert_same_bits (a, b);
 }
 
+static void
+train (OrtrainTrainingSession *session, OrtrainTensorDict *feeds, guint n_steps)
+{
+  g_autoptr (GError) error = NULL;
+  for (guint s = 0; s < n_steps; s++)
+    {
+      g_assert_true (ortrain_training_session_train_and_update (session, feeds, &error));
+      g_assert_no_error (error);
+    }
+}
+
+/* The first rows of each feed. */
+static OrtrainTensorDict *
+take_rows (OrtrainTensorDict *feeds, gint64 n)
+{
+  g_autoptr (GError) error = NULL;
+  OrtrainTensorDict *taken = ortrain_tensor_dict_new ();
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds); i++)
+    {
+      g_autoptr (OrtrainTensor) rows =
+          ortrain_tensor_slice_rows (ortrain_tensor_dict_get_tensor (feeds, i), 0, n, &error);
+      g_assert_no_error (error);
+      ortrain_tensor_dict_set (taken, ortrain_tensor_dict_get_name (feeds, i), rows);
+    }
+  return taken;
+}
+
+/* Each set of shapes has a graph of its own, which stays while another one is in use. */
+static void
+test_shapes (void)
+{
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (OrtrainTrainingSession) session = make_session (model);
+  OrtrainTensorDict *whole = test_model_feeds (model, 0);
+  g_autoptr (OrtrainTensorDict) part = take_rows (whole, 3);
+  train (session, whole, N_WARM);
+  const OrtrainFakeCudaCounts one = ortrain_fake_cuda_get_counts ();
+  train (session, part, N_WARM);
+  const OrtrainFakeCudaCounts two = ortrain_fake_cuda_get_counts ();
+  for (guint s = 0; s < N_STEPS; s++)
+    train (session, s % 2 == 0 ? whole : part, 1);
+  const OrtrainFakeCudaCounts end = ortrain_fake_cuda_get_counts ();
+  if (!ortrain_fake_cuda_is_in_use ())
+    return;
+  g_assert_cmpuint (two.n_captures, >, one.n_captures);
+  g_assert_cmpuint (end.n_captures, ==, two.n_captures);
+  g_assert_cmpuint (end.n_graph_launches - two.n_graph_launches, ==, N_STEPS);
+}
+
+static void
+count_call (OrtrainTrainingSession *session, OrtrainMemoryReport *report, guint *n_calls)
+{
+  *n_calls += 1;
+}
+
+/* A handler of a phase is called between graphs, of which a step then has one for each phase; without it again one. */
+static void
+test_phases (void)
+{
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (OrtrainTrainingSession) session = make_session (model);
+  guint n_calls = 0;
+  const gulong handler = g_signal_connect (session, "post-backward", G_CALLBACK (count_call), &n_calls);
+  train (session, test_model_feeds (model, 0), N_WARM);
+  const OrtrainFakeCudaCounts before = ortrain_fake_cuda_get_counts ();
+  n_calls = 0;
+  train (session, test_model_feeds (model, 0), N_STEPS);
+  const OrtrainFakeCudaCounts after = ortrain_fake_cuda_get_counts ();
+  g_assert_cmpuint (n_calls, ==, N_STEPS);
+  g_signal_handler_disconnect (session, handler);
+  train (session, test_model_feeds (model, 0), N_WARM);
+  const OrtrainFakeCudaCounts without = ortrain_fake_cuda_get_counts ();
+  train (session, test_model_feeds (model, 0), N_STEPS);
+  const OrtrainFakeCudaCounts end = ortrain_fake_cuda_get_counts ();
+  if (!ortrain_fake_cuda_is_in_use ())
+    return;
+  g_test_message ("with a handler: %.2f graphs a step",
+                  (double) (after.n_graph_launches - before.n_graph_launches) / N_STEPS);
+  g_assert_cmpuint (after.n_captures, ==, before.n_captures);
+  g_assert_cmpuint (after.n_graph_launches - before.n_graph_launches, >=, 2 * N_STEPS);
+  g_assert_cmpuint (after.n_graph_launches - before.n_graph_launches, <=, 3 * N_STEPS);
+  g_assert_cmpuint (end.n_graph_launches - without.n_graph_launches, ==, N_STEPS);
+}
+
+/* Tensors on the device are read and written where they are: no run copies more than the step block there and the fault
+ * back, not when it is recorded either. */
+static void
+test_binding (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("cnn");
+  g_autoptr (OrtrainSessionOptions) options = ortrain_session_options_new ();
+  OrtrainTensorDict *inputs = model->inputs->pdata[0];
+  ortrain_session_options_set_provider (options, "cuda");
+  g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model->model, options, &error);
+  g_assert_no_error (error);
+  const guint64 n_before = ortrain_fake_cuda_get_counts ().n_bytes_copied;
+  g_autoptr (OrtrainTensorDict) want = ortrain_inference_session_run (session, inputs, &error);
+  g_assert_no_error (error);
+  const guint64 n_host = ortrain_fake_cuda_get_counts ().n_bytes_copied - n_before;
+  g_autoptr (OrtrainIoBinding) binding = ortrain_inference_session_bind (session);
+  g_autoptr (GPtrArray) outputs = g_ptr_array_new_with_free_func (g_object_unref);
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (inputs); i++)
+    {
+      g_autoptr (OrtrainTensor) there =
+          ortrain_tensor_to_device (ortrain_tensor_dict_get_tensor (inputs, i), "cuda", &error);
+      g_assert_no_error (error);
+      ortrain_io_binding_bind_input (binding, ortrain_tensor_dict_get_name (inputs, i), there);
+    }
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (want); i++)
+    {
+      OrtrainTensor *like = ortrain_tensor_dict_get_tensor (want, i);
+      g_autoptr (OrtrainTensor) zeros = ortrain_tensor_new (
+          ortrain_tensor_get_dtype (like), ortrain_tensor_peek_dims (like), ortrain_tensor_get_rank (like), NULL);
+      OrtrainTensor *there = ortrain_tensor_to_device (zeros, "cuda", &error);
+      g_assert_no_error (error);
+      g_ptr_array_add (outputs, there);
+      ortrain_io_binding_bind_output (binding, ortrain_tensor_dict_get_name (want, i), there);
+    }
+  const OrtrainFakeCudaCounts before = ortrain_fake_cuda_get_counts ();
+  for (guint r = 0; r < 4; r++)
+    g_assert_true (ortrain_inference_session_run_with_binding (session, binding, &error));
+  g_assert_no_error (error);
+  const OrtrainFakeCudaCounts after = ortrain_fake_cuda_get_counts ();
+  g_assert_cmpuint (outputs->len, >, 0);
+  for (guint i = 0; i < outputs->len; i++)
+    g_assert_true (ortrain_tensor_equal (outputs->pdata[i], ortrain_tensor_dict_get_tensor (want, i)));
+  if (!ortrain_fake_cuda_is_in_use ())
+    return;
+  const guint64 n_bytes = after.n_bytes_copied - before.n_bytes_copied;
+  g_test_message ("%d bytes copied with tensors on the host, %d in four runs with those on the device", (int) n_host,
+                  (int) n_bytes);
+  g_assert_cmpuint (n_host, >=, ortrain_tensor_get_n_bytes (ortrain_tensor_dict_get_tensor (inputs, 0)));
+  g_assert_cmpuint (n_bytes, <=, 4 * (sizeof (OrtrainStepBlock) + sizeof (OrtrainFault)));
+  g_assert_cmpuint (after.n_graph_launches, >, before.n_graph_launches);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -111,5 +258,8 @@ main (int argc, char *argv[])
   g_test_add_data_func ("/cuda-steps/gpt2", "gpt2", test_steady);
   g_test_add_data_func ("/cuda-steps/waits/two-heads", "two-heads", test_waits);
   g_test_add_data_func ("/cuda-steps/waits/gpt2", "gpt2", test_waits);
+  g_test_add_func ("/cuda-steps/shapes", test_shapes);
+  g_test_add_func ("/cuda-steps/phases", test_phases);
+  g_test_add_func ("/cuda-steps/binding", test_binding);
   return g_test_run ();
 }
