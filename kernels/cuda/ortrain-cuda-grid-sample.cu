@@ -17,6 +17,7 @@ typedef struct
   OrtrainGridSample sample;
   OrtrainDType dtype, grid_dtype; /* of x, y, dx, dy; of grid, dgrid */
   gint64 n_keys;                  /* elements that the points of an image read, of a channel */
+  guint shift;                    /* a point reads 2^shift of them */
   gint64 n_images;                /* whose lists are made at once */
   gsize weights_at;               /* in the workspace */
 } Constants;
@@ -248,7 +249,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
   typedef typename OrtrainWide<T>::Type W;
   ORTRAIN_CUDA_SHARED (W, scratch, 33);
   const OrtrainGridSample &s = c.sample;
-  const gint64 n_chunks = (s.channels + CHANNELS - 1) / CHANNELS, n_taps = c.n_keys / s.n_out;
+  const gint64 n_chunks = (s.channels + CHANNELS - 1) / CHANNELS;
   for (gint64 i = ortrain_cuda_first (); i < lists.places * n_chunks; i += ortrain_cuda_stride ())
     {
       const gint64 chunk = i / lists.places, place = i - chunk * lists.places;
@@ -262,7 +263,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
       for (gint32 k = 0; k < count; k++)
         {
           const W weight = weights[list[k]];
-          const gint64 point = list[k] / n_taps - image * s.n_out;
+          const gint64 point = (list[k] >> c.shift) - image * s.n_out;
 #pragma unroll
           for (int channel = 0; channel < CHANNELS; channel++)
             if (chunk * CHANNELS + channel < s.channels)
@@ -281,7 +282,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
       const gint32 *list = lists.order + lists.ends[place] - count;
       W sum = 0;
       for (gint32 k = (gint32) threadIdx.x; k < count; k += (gint32) blockDim.x)
-        sum += weights[list[k]] * ortrain_load (dy, plane * s.n_out + list[k] / n_taps - image * s.n_out);
+        sum += weights[list[k]] * ortrain_load (dy, plane * s.n_out + (list[k] >> c.shift) - image * s.n_out);
       sum = ortrain_block_reduce<OrtrainSum> (sum, scratch);
       if (threadIdx.x == 0)
         ortrain_store (dx, plane * s.n_in + place - image * s.n_in, sum);
@@ -434,9 +435,9 @@ prepare (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainOperan
       ortrain_cuda_refuse (setup, error, "%s", reason);
       return NULL;
     }
-  gint64 n_taps = 1;
-  for (guint d = 0; d < c->sample.r; d++)
-    n_taps *= ortrain_grid_sample_get_n_taps (c->sample.mode);
+  for (guint n = ortrain_grid_sample_get_n_taps (c->sample.mode); n > 1; n /= 2)
+    c->shift += c->sample.r;
+  const gint64 n_taps = (gint64) 1 << c->shift;
   c->n_keys = c->sample.n_out * n_taps;
   setup->flops = 2.0 * (double) y->n_elements * (double) n_taps;
   return c;
