@@ -137,25 +137,57 @@ NAME (pack_b) (gboolean trans, gint64 kc, gint64 nc, const REAL *restrict b, gin
     }
 }
 
+/* Few rows of A do not pay for a copy of B: whole panels are read where they are. b_packed: room for one panel. */
+static void
+NAME (direct_block) (gint64 mc, gint64 nc, gint64 kc, gboolean kmajor, REAL alpha, const REAL *a_packed, const REAL *b,
+                     gint64 ldb, REAL *b_packed, REAL beta, REAL *c, gint64 ldc)
+{
+  const gint64 n_panels = (mc + MR - 1) / MR, whole = nc / NR * NR;
+  for (gint64 j = 0; j < whole; j += NR)
+    for (gint64 p = 0; p < n_panels; p++)
+      {
+        const gint64 i = NAME (panel_row) (mc, n_panels, p);
+        const int mr = (int) (NAME (panel_row) (mc, n_panels, p + 1) - i);
+        const REAL *a = a_packed + p * MR * KCS;
+        if (kmajor)
+          NAME (micro_columns) (mr, 2, kc, alpha, a, b + j, ldb, beta, c + i * ldc + j, ldc, NR);
+        else
+          NAME (micro_rows) (mr, 2, kc, alpha, a, b + j, ldb, beta, c + i * ldc + j, ldc, NR);
+      }
+  if (whole == nc)
+    return;
+  NAME (pack_b) (FALSE, kc, nc - whole, b + whole, ldb, b_packed);
+  NAME (ortrain_cpu_gemm_block) (mc, nc - whole, kc, kmajor, alpha, a_packed, b_packed, beta, c + whole, ldc);
+}
+
 static void
 NAME (ortrain_cpu_gemm_tile) (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, REAL alpha,
                               const REAL *a, gint64 lda, const REAL *b, gint64 ldb, REAL beta, REAL *c, gint64 ldc,
                               void *scratch)
 {
   REAL *a_packed = scratch, *b_packed = a_packed + (MC / MR) * MR * KCS;
+  const gint64 n_blocks = (k + KC - 1) / KC, depth = (k + n_blocks - 1) / n_blocks; /* no short one at the end */
+  /* Reading a row of a page each is slow. */
+  const gboolean is_direct = !trans_b && m <= 5 * MR && ldb * (gint64) sizeof (REAL) <= 4096;
   for (gint64 jc = 0; jc < n; jc += NC)
     {
       gint64 nc = MIN (NC, n - jc);
-      for (gint64 pc = 0; pc < k; pc += KC)
+      for (gint64 pc = 0; pc < k; pc += depth)
         {
-          gint64 kc = MIN (KC, k - pc);
-          NAME (pack_b) (trans_b, kc, nc, trans_b ? b + jc * ldb + pc : b + pc * ldb + jc, ldb, b_packed);
+          gint64 kc = MIN (depth, k - pc);
+          const REAL *b_block = trans_b ? b + jc * ldb + pc : b + pc * ldb + jc;
+          if (!is_direct)
+            NAME (pack_b) (trans_b, kc, nc, b_block, ldb, b_packed);
           for (gint64 ic = 0; ic < m; ic += MC)
             {
               gint64 mc = MIN (MC, m - ic);
               NAME (pack_a) (trans_a, mc, kc, trans_a ? a + pc * lda + ic : a + ic * lda + pc, lda, a_packed);
-              NAME (ortrain_cpu_gemm_block)
-              (mc, nc, kc, trans_a, alpha, a_packed, b_packed, pc == 0 ? beta : 1, c + ic * ldc + jc, ldc);
+              if (is_direct)
+                NAME (direct_block)
+              (mc, nc, kc, trans_a, alpha, a_packed, b_block, ldb, b_packed, pc == 0 ? beta : 1, c + ic * ldc + jc,
+               ldc);
+              else NAME (ortrain_cpu_gemm_block) (mc, nc, kc, trans_a, alpha, a_packed, b_packed, pc == 0 ? beta : 1,
+                                                  c + ic * ldc + jc, ldc);
             }
         }
     }

@@ -283,10 +283,20 @@ ortrain_cpu_gemm_f64 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gi
 #define CHUNKS_PER_THREAD 3
 #define FIXED_CHUNKS 24
 
+/* Small products are our own, within a few percent of the library's time: a model that has no others does not make it
+ * generate code for its shapes, which takes some 6 MB of memory and 50 ms of the first step. With less than that many rows
+ * the copies of B count for more. */
+#define SMALL_FLOPS 64e6
+#define TINY_FLOPS 1e6
+#define SMALL_LEAST_ROWS 32
+
 void
 ortrain_cpu_gemm_plan (OrtrainCpuGemm *self, guint n_threads, gboolean fixed_partition)
 {
   double flops = 2.0 * (double) self->m * (double) self->n * (double) self->k;
+  const double all_flops = flops * (double) MAX (self->n_batch, 1);
+  if (all_flops <= TINY_FLOPS || (all_flops <= SMALL_FLOPS && self->m >= SMALL_LEAST_ROWS))
+    self->own = TRUE;
   gint64 chunks = fixed_partition ? FIXED_CHUNKS : n_threads <= 1 ? 1 : (gint64) n_threads * CHUNKS_PER_THREAD;
   gint64 per_product = (chunks + MAX (self->n_batch, 1) - 1) / MAX (self->n_batch, 1);
   per_product = MAX (1, MIN (per_product, (gint64) (flops / MIN_CHUNK_FLOPS)));

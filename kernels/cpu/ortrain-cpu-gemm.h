@@ -47,7 +47,7 @@ typedef struct
   gint64 m, n, k;
   gint64 lda, ldb, ldc;
   double alpha, beta;
-  gboolean own;            /* without the library */
+  gboolean own;            /* without the library; set by ortrain_cpu_gemm_plan for small ones */
   gint64 n_batch;          /* 1 for a single product */
   const gint64 *a_offsets; /* [n_batch], in elements; NULL: i · a_stride */
   const gint64 *b_offsets;

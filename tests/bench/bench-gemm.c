@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Times matrix products by types and shapes:
- *   bench-gemm [threads] [M] [seconds per figure]
- * The shapes are those of a transformer's layers, forward, and the gradients of both operands. The figure is the best of
+ *   bench-gemm [threads] [M] [seconds per figure] [KxN...]
+ * The shapes, of weights, are those of a transformer's layers unless others are given; forward, and the gradients of both
+ * operands. The figure is the best of
  * several runs in GFLOP/s; the variants of a shape take turns. */
 #include "cpu/ortrain-cpu-gemm.h"
 
@@ -120,9 +121,12 @@ main (int argc, char **argv)
   const gint64 rows = argc > 2 ? atoi (argv[2]) : 256;
   const double seconds = argc > 3 ? atof (argv[3]) : 0.3;
   g_autoptr (OrtrainThreadPool) pool = ortrain_thread_pool_new (n_threads);
-  for (guint i = 0; i < G_N_ELEMENTS (shapes); i++)
+  const guint n_shapes = argc > 4 ? (guint) argc - 4 : G_N_ELEMENTS (shapes);
+  for (guint i = 0; i < n_shapes; i++)
     {
-      const gint64 k = shapes[i][0], n = shapes[i][1];
+      char *rest = NULL;
+      const gint64 k = argc > 4 ? g_ascii_strtoll (argv[4 + i], &rest, 10) : shapes[i][0];
+      const gint64 n = argc > 4 ? g_ascii_strtoll (rest + (*rest == 'x'), NULL, 10) : shapes[i][1];
       time_shape ("Y", FALSE, FALSE, rows, n, k, pool, seconds); /* X · W */
       time_shape ("dX", FALSE, TRUE, rows, k, n, pool, seconds); /* dY · Wᵀ */
       time_shape ("dW", TRUE, FALSE, k, n, rows, pool, seconds); /* Xᵀ · dY */

@@ -72,14 +72,33 @@ check_gemm (gboolean is_double, gboolean trans_a, gboolean trans_b, gint64 m, gi
 static void
 test_gemm (void)
 {
-  static const gint64 shapes[][3] = { { 1, 1, 1 },     { 2, 3, 4 },     { 14, 32, 8 },  { 15, 33, 257 },
-                                      { 64, 10, 100 }, { 1, 50, 300 },  { 50, 1, 300 }, { 229, 40, 12 },
-                                      { 7, 1050, 5 },  { 13, 17, 600 }, { 3, 5, 0 },    { 300, 300, 70 } };
+  static const gint64 shapes[][3] = { { 1, 1, 1 },      { 2, 3, 4 },      { 14, 32, 8 },  { 15, 33, 257 },
+                                      { 64, 10, 100 },  { 1, 50, 300 },   { 50, 1, 300 }, { 229, 40, 12 },
+                                      { 7, 1050, 5 },   { 13, 17, 600 },  { 3, 5, 0 },    { 300, 300, 70 },
+                                      { 20, 700, 100 }, { 400, 301, 300 } };
   g_autoptr (OrtrainThreadPool) pool = ortrain_thread_pool_new (3);
   for (guint s = 0; s < G_N_ELEMENTS (shapes); s++)
     for (guint flags = 0; flags < 16; flags++)
       check_gemm (flags & 1, (flags & 2) != 0, (flags & 4) != 0, shapes[s][0], shapes[s][1], shapes[s][2],
                   flags & 8 ? 0.5 : 1, flags & 8 ? -1.5 : 0, s % 2 == 0 ? pool : NULL);
+}
+
+/* Small products do without the library, unless there are few rows of them. */
+static void
+test_gemm_choice (void)
+{
+  static const struct
+  {
+    gint64 m, n, k, n_batch;
+    gboolean own;
+  } cases[] = { { 1, 10, 100, 1, TRUE },   { 64, 256, 784, 1, TRUE },   { 64, 64, 64, 100, TRUE },
+                { 8, 256, 784, 1, FALSE }, { 64, 2304, 768, 1, FALSE }, { 64, 64, 64, 1000, FALSE } };
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      OrtrainCpuGemm gemm = { .m = cases[i].m, .n = cases[i].n, .k = cases[i].k, .n_batch = cases[i].n_batch };
+      ortrain_cpu_gemm_plan (&gemm, 2, FALSE);
+      g_assert_cmpint (gemm.own, ==, cases[i].own);
+    }
 }
 
 /* The blocked product's bits do not depend on how it is cut. */
@@ -113,7 +132,8 @@ test_gemm_bits (void)
 static void
 check_core (const OrtrainCpuGemmCore *f32, const OrtrainCpuGemmCore *f64)
 {
-  static const gint64 shapes[][3] = { { 1, 1, 1 }, { 17, 35, 300 }, { 230, 9, 33 }, { 5, 1040, 7 } };
+  static const gint64 shapes[][3] = { { 1, 1, 1 },    { 17, 35, 300 },  { 230, 9, 33 },
+                                      { 5, 1040, 7 }, { 64, 101, 520 }, { 30, 1000, 40 } };
   gsize room = ortrain_cpu_gemm_core_a_bytes (f64) + ortrain_cpu_gemm_core_b_bytes (f64);
   void *scratch = NULL;
   g_assert_cmpint (posix_memalign (&scratch, 64, room), ==, 0);
@@ -258,6 +278,7 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/linear/gemm", test_gemm);
+  g_test_add_func ("/linear/gemm/choice", test_gemm_choice);
   g_test_add_func ("/linear/gemm/bits", test_gemm_bits);
   g_test_add_func ("/linear/gemm/cores", test_cores);
   g_test_add_func ("/linear/matmul", test_matmul);
