@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""What the scripts of tools/ share, with programs of the test in the place of meson, apt-get and sudo: test_scripts.py."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from tap import main
+
+source = pathlib.Path(__file__).resolve().parent.parent.parent
+NEEDED = ["awk", "bash", "cat", "cut", "env", "id", "mktemp", "rm", "tail", "tee"]
+
+
+class Scripts(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ortrain-scripts-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.programs = self.folder / "programs"
+        self.temporary = self.folder / "temporary"
+        for folder in (self.programs, self.temporary):
+            folder.mkdir()
+        for name in NEEDED:
+            (self.programs / name).symlink_to(shutil.which(name))
+
+    def put(self, name, script):
+        (self.programs / name).unlink(missing_ok=True)
+        (self.programs / name).write_text(f"#!{shutil.which('bash')}\necho \"{name} $*\" >>'{self.folder}/calls'\n{script}\n")
+        (self.programs / name).chmod(0o755)
+
+    def calls(self):
+        said = self.folder / "calls"
+        return said.read_text().splitlines() if said.exists() else []
+
+    def run_script(self, script):
+        return subprocess.run([shutil.which("bash"), "-euc", f". '{source}/tools/packages.sh'\n{script}"], capture_output=True, text=True, timeout=60,
+                              cwd=self.folder, env={"PATH": str(self.programs), "TMPDIR": str(self.temporary)})
+
+    def test_configured_once(self):
+        self.put("meson", 'mkdir -p "$2"; : >"$2/build.ninja"')
+        (self.programs / "mkdir").symlink_to(shutil.which("mkdir"))
+        for _ in range(2):
+            done = self.run_script("set_up_build build -Dtests=false")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(self.calls(), ["meson setup build -Dtests=false"])
+        self.assertFalse((self.folder / "build.log").exists())
+
+    def test_interrupted_folder(self):
+        """A folder that was being made when somebody pressed Ctrl-C is made anew."""
+        (self.folder / "build" / "meson-private").mkdir(parents=True)
+        self.put("meson", '[ ! -e "$2" ] || exit 1; mkdir "$2"; : >"$2/build.ninja"')
+        (self.programs / "mkdir").symlink_to(shutil.which("mkdir"))
+        done = self.run_script("set_up_build build")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertFalse((self.folder / "build" / "meson-private").exists())
+
+    def test_failed_folder(self):
+        self.put("meson", "echo 'ERROR: no compiler'; exit 1")
+        done = self.run_script("set_up_build build || exit 3")
+        self.assertEqual((done.returncode, done.stderr), (3, "ERROR: no compiler\n"))
+
+    def test_nothing_missing(self):
+        self.put("dpkg-query", "echo 'ii '")
+        done = self.run_script("install_missing one two")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_without_rights(self):
+        self.put("dpkg-query", '[ "${!#}" = one ] && echo "ii "')
+        self.put("id", "echo 1000")
+        done = self.run_script("install_missing one two three || exit 3")
+        self.assertEqual(done.returncode, 3)
+        self.assertEqual(done.stderr, "These packages are missing, and there is neither root nor sudo: two three\n")
+
+    def test_sudo(self):
+        """Only what is missing, and through sudo alone; no file of another user is in the way."""
+        self.put("dpkg-query", '[ "${!#}" = one ] && echo "ii "')
+        self.put("id", "echo 1000")
+        self.put("sudo", 'exec "$@"')
+        self.put("apt-get", '[ "$1" = update ] || echo "Setting up two"')
+        done = self.run_script("install_missing one two")
+        self.assertEqual((done.returncode, done.stdout), (0, "Installing 1 packages and what they need: two\n"))
+        said = [call for call in self.calls() if call.startswith("apt-get")]
+        self.assertEqual(said, ["apt-get update -qq", "apt-get install -y -q --no-install-recommends two"])
+        self.assertEqual(sum(call.startswith("sudo ") for call in self.calls()), 2)
+        self.assertEqual(list(self.temporary.iterdir()), [])
+
+    def test_failed_package(self):
+        self.put("dpkg-query", "exit 1")
+        self.put("id", "echo 0")
+        self.put("apt-get", '[ "$1" = update ] || { echo "E: Unable to locate package two"; exit 100; }')
+        done = self.run_script("install_missing two || exit 3")
+        self.assertEqual((done.returncode, done.stderr), (3, "E: Unable to locate package two\n"))
+        self.assertEqual(list(self.temporary.iterdir()), [])
+
+
+main()
