@@ -36,12 +36,18 @@ describe_parameters (OrtrainTrainingSession *session)
 {
   const guint64 n = ortrain_training_session_get_n_parameters (session),
                 all = ortrain_model_get_n_parameters (session->model);
-  guint64 bytes = 0;
-  for (guint i = 0; i < session->store->n_parameters; i++)
-    bytes += session->store->parameters[i].bytes;
+  const OrtrainParameterStore *store = session->store;
+  guint64 bytes = 0, n_statistics = 0;
+  for (guint i = 0; i < store->n_parameters; i++)
+    bytes += store->parameters[i].bytes;
+  for (guint i = 0; i < store->n_buffers; i++)
+    n_statistics += (guint64) store->buffers[i].n_elements;
+  const guint64 n_frozen = all - MIN (n + n_statistics, all);
   g_autofree char *size = ortrain_format_bytes (bytes);
-  return g_strdup_printf ("%" G_GUINT64_FORMAT " trained (%s), %" G_GUINT64_FORMAT " frozen", n, size,
-                          all > n ? all - n : 0);
+  g_autofree char *statistics =
+      n_statistics > 0 ? g_strdup_printf (", %" G_GUINT64_FORMAT " running statistics", n_statistics) : g_strdup ("");
+  return g_strdup_printf ("%" G_GUINT64_FORMAT " trained (%s), %" G_GUINT64_FORMAT " frozen%s", n, size, n_frozen,
+                          statistics);
 }
 
 static char *

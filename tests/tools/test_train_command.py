@@ -132,7 +132,7 @@ class Train(Failures):
         out, err = ortrain(*away, "--export", "kept.onnx", status=1, variables={"ORTRAIN_STOP_ON_NAN": "0"})
         self.assertEqual(len(re.findall("ORTRAIN_STOP_ON_NAN=0", err)), 1)
         self.assertRegex(out, r"(?m)^1 epoch in .* last loss -?(nan|inf)$")
-        self.assertRegex(out, r"(?m)^model +cnn.onnx on \w+, 1 thread\nparameters +5412 trained \(.*\), 96 frozen\ndata +512 items in batches of 32, ")
+        self.assertRegex(out, r"(?m)^model +cnn.onnx on \w+, 1 thread\nparameters +5412 trained \(.*\), 0 frozen, 96 running statistics\ndata +512 items in batches of 32, ")
         self.assertIn("kept.onnx was not written.\n", err)
         self.assertEqual(open(path("kept.onnx"), "rb").read(), good[0])
 
