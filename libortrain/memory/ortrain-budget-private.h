@@ -39,3 +39,7 @@ typedef struct
  * PLAN_ERROR_BUDGET when none fits, with what is largest. */
 OrtrainMemoryPlan *ortrain_plan_within_budget (OrtrainGraph *graph, const OrtrainPlanRequest *request,
                                                const OrtrainBudget *budget, GError **error);
+
+/* PLAN_ERROR_BUDGET. base: without a budget; smallest: the plan with the lowest peak that was found. */
+void ortrain_budget_set_error (GError **error, OrtrainMemoryPlan *base, OrtrainMemoryPlan *smallest,
+                               const OrtrainBudget *within);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "memory/ortrain-budget-private.h"
 
-#include "core/ortrain-bytes.h"
-#include "core/ortrain-text-private.h"
 #include "memory/ortrain-budget-answer-private.h"
 #include "memory/ortrain-memory-plan-private.h"
 #include "memory/ortrain-recompute-layers-private.h"
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-offload-private.h"
+#include "transform/ortrain-pack-bits-private.h"
 #include "transform/ortrain-recompute-private.h"
 #include "transform/ortrain-segments-private.h"
 
@@ -518,79 +517,6 @@ plan_choice (OrtrainGraph *graph, const Choice *choice, gboolean overlaps, Ortra
   return copy != NULL ? plan_like (copy, base, TRUE, &with_overlap, budget, error) : NULL;
 }
 
-#define MAX_NAMED 3 /* values in a message */
-
-static gint
-compare_bytes (gconstpointer a, gconstpointer b, gpointer values)
-{
-  const OrtrainPlanValue *first = (const OrtrainPlanValue *) values + *(const guint32 *) a;
-  const OrtrainPlanValue *second = (const OrtrainPlanValue *) values + *(const guint32 *) b;
-  return first->bytes != second->bytes ? (first->bytes < second->bytes ? 1 : -1)
-                                       : (*(const guint32 *) a < *(const guint32 *) b ? -1 : 1);
-}
-
-/* Where the peak is, and what is largest there. */
-static void
-append_peak (GString *text, OrtrainMemoryPlan *plan)
-{
-  if (plan->n_steps == 0)
-    return;
-  const guint peak = ortrain_memory_plan_find_peak (plan, NULL);
-  const char *separator = "; largest there: ";
-  g_autoptr (GArray) live = g_array_new (FALSE, FALSE, sizeof (guint32));
-  g_autofree char *node = ortrain_node_describe (plan->steps[peak].node);
-  g_string_append_printf (text, ". Its peak is at step %u of %u, %s, %s", peak, plan->n_steps, node,
-                          ortrain_phase_get_name (plan->steps[peak].phase));
-  for (guint32 v = 0; v < plan->n_values; v++)
-    if (ortrain_plan_value_is_block (plan->values, v) && plan->values[v].first <= (gint32) peak &&
-        plan->values[v].last >= (gint32) peak)
-      g_array_append_val (live, v);
-  g_array_sort_with_data (live, compare_bytes, plan->values);
-  for (guint i = 0; i < MIN (live->len, MAX_NAMED); i++)
-    {
-      const OrtrainPlanValue *value = &plan->values[g_array_index (live, guint32, i)];
-      g_autofree char *bytes = ortrain_format_bytes (value->bytes);
-      g_string_append_printf (text, "%s'%s' %s", separator, ortrain_text_show (value->name), bytes);
-      separator = ", ";
-    }
-}
-
-static void
-append_persistent (GString *text, OrtrainMemoryPlan *plan)
-{
-  static const OrtrainCategory categories[] = { ORTRAIN_CATEGORY_PARAMETER, ORTRAIN_CATEGORY_GRADIENT,
-                                                ORTRAIN_CATEGORY_STATE, ORTRAIN_CATEGORY_BUFFER };
-  const char *separator = "; held from step to step: ";
-  for (guint c = 0; c < G_N_ELEMENTS (categories); c++)
-    {
-      const gsize held = ortrain_memory_plan_get_persistent (plan, categories[c]);
-      g_autofree char *bytes = ortrain_format_bytes (held);
-      if (held == 0)
-        continue;
-      g_string_append_printf (text, "%s%s %s", separator, ortrain_category_get_nick (categories[c]), bytes);
-      separator = ", ";
-    }
-}
-
-/* smallest: the plan with the lowest peak that was found. */
-static void
-set_budget_error (GError **error, OrtrainMemoryPlan *base, OrtrainMemoryPlan *smallest, const OrtrainBudget *within)
-{
-  g_autofree char *needed = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (base));
-  g_autofree char *budget = ortrain_format_bytes (within->bytes);
-  g_autoptr (GString) text = g_string_new (NULL);
-  g_string_append_printf (text, "The plan needs %s, the budget is %s", needed, budget);
-  if (smallest != base)
-    {
-      g_autofree char *reached = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (smallest));
-      g_string_append_printf (text, ", and %s are the least that recomputing in the backward pass%s reaches", reached,
-                              within->offloads ? ", with offloading," : "");
-    }
-  append_peak (text, smallest);
-  append_persistent (text, smallest);
-  g_set_error_literal (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET, text->str);
-}
-
 static gboolean
 has_backward (const OrtrainMemoryPlan *plan)
 {
@@ -613,8 +539,36 @@ make_layered (OrtrainGraph *graph, OrtrainMemoryPlan *base, gboolean narrow, gui
                                                                               : NULL;
 }
 
-/* Replaces graph and plan by those in which layers are computed again, where these take less memory and give the same
- * bits. Level 2 tries what level 1 does, too: it never takes more. */
+/* Replaces graph and plan by another graph and its plan, where these take less memory and give the same bits as base. other:
+ * NULL: nothing happens. */
+static gboolean
+take_smaller (OrtrainGraph **graph, OrtrainMemoryPlan **plan, OrtrainGraph *other, OrtrainMemoryPlan *base,
+              const OrtrainPlanRequest *request, const OrtrainBudget *budget, gboolean *taken, GError **error)
+{
+  g_autoptr (OrtrainMemoryPlan) smaller = other != NULL ? plan_like (other, base, FALSE, request, budget, error) : NULL;
+  *taken = smaller != NULL && has_same_arithmetic (smaller, base) &&
+           ortrain_memory_plan_get_peak_bytes (smaller) < ortrain_memory_plan_get_peak_bytes (*plan);
+  if (*taken)
+    {
+      g_set_object (graph, other);
+      g_set_object (plan, smaller);
+    }
+  return other == NULL || smaller != NULL;
+}
+
+/* Booleans that wait for the backward pass lie in bits, where that takes less. */
+static gboolean
+take_bits (OrtrainGraph **graph, OrtrainMemoryPlan **plan, const OrtrainPlanRequest *request,
+           const OrtrainBudget *budget, GError **error)
+{
+  g_autoptr (OrtrainGraph) packed = ortrain_graph_clone (*graph);
+  g_autoptr (OrtrainMemoryPlan) base = g_object_ref (*plan);
+  gboolean applied, taken;
+  return ortrain_pack_bits_apply (packed, request->provider, &applied, error) &&
+         take_smaller (graph, plan, applied ? packed : NULL, base, request, budget, &taken, error);
+}
+
+/* The same with layers that are computed again. Level 2 tries what level 1 does, too: it never takes more. */
 static gboolean
 take_level (OrtrainGraph **graph, OrtrainMemoryPlan **plan, const OrtrainPlanRequest *request,
             const OrtrainBudget *budget, GError **error)
@@ -626,19 +580,16 @@ take_level (OrtrainGraph **graph, OrtrainMemoryPlan **plan, const OrtrainPlanReq
       guint n_layers;
       g_autoptr (GError) failure = NULL;
       g_autoptr (OrtrainGraph) layered = make_layered (plain, base, level > 1, &n_layers, &failure);
-      g_autoptr (OrtrainMemoryPlan) smaller =
-          layered != NULL ? plan_like (layered, base, FALSE, request, budget, &failure) : NULL;
+      gboolean taken = FALSE;
+      if (failure == NULL)
+        take_smaller (graph, plan, layered, base, request, budget, &taken, &failure);
       if (failure != NULL)
         {
           g_propagate_error (error, g_steal_pointer (&failure));
           return FALSE;
         }
-      if (smaller == NULL || !has_same_arithmetic (smaller, base) ||
-          ortrain_memory_plan_get_peak_bytes (smaller) >= ortrain_memory_plan_get_peak_bytes (*plan))
-        continue;
-      smaller->n_layers = n_layers;
-      g_set_object (graph, layered);
-      g_set_object (plan, smaller);
+      if (taken)
+        (*plan)->n_layers = n_layers;
     }
   return TRUE;
 }
@@ -734,9 +685,12 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
                             GError **error)
 {
   OrtrainPlanRequest for_base = *request;
-  for_base.takes_graph = request->takes_graph && budget->bytes == 0 && budget->level == 0;
+  const gboolean has_booleans = ortrain_pack_bits_finds (source);
+  for_base.takes_graph = request->takes_graph && budget->bytes == 0 && budget->level == 0 && !has_booleans;
   g_autoptr (OrtrainMemoryPlan) base = plan_graph (source, &for_base, budget, error);
   g_autoptr (OrtrainGraph) graph = g_object_ref (source);
+  if (base != NULL && has_booleans && !take_bits (&graph, &base, request, budget, error))
+    return NULL;
   if (base != NULL && budget->level > 0 && has_backward (base) && !take_level (&graph, &base, request, budget, error))
     return NULL;
   if (base == NULL || budget->bytes == 0 || ortrain_memory_plan_get_peak_bytes (base) <= budget->bytes)
@@ -776,6 +730,6 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
     }
   search_clear (&search);
   if (ok && found == NULL)
-    set_budget_error (error, base, smallest, budget);
+    ortrain_budget_set_error (error, base, smallest, budget);
   return g_steal_pointer (&found);
 }

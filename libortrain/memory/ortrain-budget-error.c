@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "memory/ortrain-budget-private.h"
+
+#include "core/ortrain-bytes.h"
+#include "core/ortrain-text-private.h"
+#include "memory/ortrain-memory-plan-private.h"
+
+/* Why a budget cannot be met: what is needed, where, and by what. */
+
+#define MAX_NAMED 3 /* values in a message */
+
+static gint
+compare_bytes (gconstpointer a, gconstpointer b, gpointer values)
+{
+  const OrtrainPlanValue *first = (const OrtrainPlanValue *) values + *(const guint32 *) a;
+  const OrtrainPlanValue *second = (const OrtrainPlanValue *) values + *(const guint32 *) b;
+  return first->bytes != second->bytes ? (first->bytes < second->bytes ? 1 : -1)
+                                       : (*(const guint32 *) a < *(const guint32 *) b ? -1 : 1);
+}
+
+/* Where the peak is, and what is largest there. */
+static void
+append_peak (GString *text, OrtrainMemoryPlan *plan)
+{
+  if (plan->n_steps == 0)
+    return;
+  const guint peak = ortrain_memory_plan_find_peak (plan, NULL);
+  const char *separator = "; largest there: ";
+  g_autoptr (GArray) live = g_array_new (FALSE, FALSE, sizeof (guint32));
+  g_autofree char *node = ortrain_node_describe (plan->steps[peak].node);
+  g_string_append_printf (text, ". Its peak is at step %u of %u, %s, %s", peak, plan->n_steps, node,
+                          ortrain_phase_get_name (plan->steps[peak].phase));
+  for (guint32 v = 0; v < plan->n_values; v++)
+    if (ortrain_plan_value_is_block (plan->values, v) && plan->values[v].first <= (gint32) peak &&
+        plan->values[v].last >= (gint32) peak)
+      g_array_append_val (live, v);
+  g_array_sort_with_data (live, compare_bytes, plan->values);
+  for (guint i = 0; i < MIN (live->len, MAX_NAMED); i++)
+    {
+      const OrtrainPlanValue *value = &plan->values[g_array_index (live, guint32, i)];
+      g_autofree char *bytes = ortrain_format_bytes (value->bytes);
+      g_string_append_printf (text, "%s'%s' %s", separator, ortrain_text_show (value->name), bytes);
+      separator = ", ";
+    }
+}
+
+static void
+append_persistent (GString *text, OrtrainMemoryPlan *plan)
+{
+  static const OrtrainCategory categories[] = { ORTRAIN_CATEGORY_PARAMETER, ORTRAIN_CATEGORY_GRADIENT,
+                                                ORTRAIN_CATEGORY_STATE, ORTRAIN_CATEGORY_BUFFER };
+  const char *separator = "; held from step to step: ";
+  for (guint c = 0; c < G_N_ELEMENTS (categories); c++)
+    {
+      const gsize held = ortrain_memory_plan_get_persistent (plan, categories[c]);
+      g_autofree char *bytes = ortrain_format_bytes (held);
+      if (held == 0)
+        continue;
+      g_string_append_printf (text, "%s%s %s", separator, ortrain_category_get_nick (categories[c]), bytes);
+      separator = ", ";
+    }
+}
+
+/* smallest: the plan with the lowest peak that was found. */
+void
+ortrain_budget_set_error (GError **error, OrtrainMemoryPlan *base, OrtrainMemoryPlan *smallest,
+                          const OrtrainBudget *within)
+{
+  g_autofree char *needed = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (base));
+  g_autofree char *budget = ortrain_format_bytes (within->bytes);
+  g_autoptr (GString) text = g_string_new (NULL);
+  g_string_append_printf (text, "The plan needs %s, the budget is %s", needed, budget);
+  if (smallest != base)
+    {
+      g_autofree char *reached = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (smallest));
+      g_string_append_printf (text, ", and %s are the least that recomputing in the backward pass%s reaches", reached,
+                              within->offloads ? ", with offloading," : "");
+    }
+  append_peak (text, smallest);
+  append_persistent (text, smallest);
+  g_set_error_literal (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET, text->str);
+}

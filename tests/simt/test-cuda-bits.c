@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/pack-round.h"
+
+static void
+test_bits (void)
+{
+  static const char *const orders[] = { "forward", "reverse", "shuffled" };
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainProvider) cuda = ortrain_provider_open ("cuda", &options, &error);
+  g_assert_no_error (error);
+  for (guint i = 0; i < G_N_ELEMENTS (orders); i++)
+    {
+      g_setenv ("ORTRAIN_SIMT_ORDER", orders[i], TRUE);
+      test_pack_round (cuda);
+    }
+  g_unsetenv ("ORTRAIN_SIMT_ORDER");
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/cuda-bits/kernels", test_bits);
+  return g_test_run ();
+}
