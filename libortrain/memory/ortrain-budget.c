@@ -77,15 +77,33 @@ number_nodes (Search *self)
 
 /* ---- What values and nodes cost ---- */
 
+/* [n_values] of the graph: what the plan says of each, or NULL. The plan is of a copy, in which sums of gradients have become
+ * additions, so that ids moved: the names have not. Free it. */
+static const OrtrainPlanValue **
+find_planned (const OrtrainGraph *graph, OrtrainMemoryPlan *plan)
+{
+  const OrtrainGraph *copy = ortrain_memory_plan_peek_graph (plan);
+  const OrtrainPlanValue **planned = g_new0 (const OrtrainPlanValue *, graph->values->len + 1);
+  for (guint v = 0; v < copy->values->len; v++)
+    {
+      const OrtrainValue *value =
+          ortrain_graph_find_value ((OrtrainGraph *) graph, ((OrtrainValue *) copy->values->pdata[v])->name);
+      if (value != NULL)
+        planned[value->id] = &plan->values[v];
+    }
+  return planned;
+}
+
 static void
 measure_values (Search *self, OrtrainMemoryPlan *base)
 {
+  g_autofree const OrtrainPlanValue **planned = find_planned (self->graph, base);
   for (guint v = 0; v < self->n_values; v++)
     {
-      const OrtrainPlanValue *value = &base->values[v];
+      const OrtrainPlanValue *value = planned[v];
       const OrtrainValue *of = self->graph->values->pdata[v];
-      const gboolean in_arena =
-          value->region == ORTRAIN_REGION_ARENA && !of->is_output && of->kind == ORTRAIN_VALUE_COMPUTED;
+      const gboolean in_arena = value != NULL && value->region == ORTRAIN_REGION_ARENA && !of->is_output &&
+                                of->kind == ORTRAIN_VALUE_COMPUTED;
       self->bytes[v] = in_arena ? value->bytes : 0;
       self->root[v] = v;
     }
@@ -98,7 +116,7 @@ measure_values (Search *self, OrtrainMemoryPlan *base)
     }
 }
 
-/* The plan is of a copy, in another order: values have the same ids. */
+/* The plan is of a copy, in another order. */
 static void
 measure_nodes (Search *self, OrtrainMemoryPlan *base, const OrtrainProvider *provider)
 {
@@ -112,8 +130,8 @@ measure_nodes (Search *self, OrtrainMemoryPlan *base, const OrtrainProvider *pro
       const OrtrainValue *output = NULL;
       for (guint k = 0; k < step->n_outputs && output == NULL; k++)
         output = ortrain_node_output (step->node, k);
-      const OrtrainNode *node =
-          output != NULL ? ((OrtrainValue *) self->graph->values->pdata[output->id])->producer : NULL;
+      const OrtrainValue *same = output != NULL ? ortrain_graph_find_value (self->graph, output->name) : NULL;
+      const OrtrainNode *node = same != NULL ? same->producer : NULL;
       if (node != NULL && self->work[node->mark] >= 0)
         self->work[node->mark] = MAX (1, ortrain_provider_weigh_work (provider, step->flops, step->bytes_moved));
     }
@@ -532,9 +550,10 @@ make_layered (OrtrainGraph *graph, OrtrainMemoryPlan *base, gboolean narrow, gui
   const guint n_values = graph->values->len;
   g_autofree gint64 *bytes = g_new0 (gint64, n_values + 1);
   g_autofree gboolean *kept = g_new (gboolean, n_values + 1);
+  g_autofree const OrtrainPlanValue **planned = find_planned (graph, base);
   for (guint v = 0; v < n_values; v++)
-    if (base->values[v].region == ORTRAIN_REGION_ARENA)
-      bytes[v] = (gint64) base->values[v].bytes;
+    if (planned[v] != NULL && planned[v]->region == ORTRAIN_REGION_ARENA)
+      bytes[v] = (gint64) planned[v]->bytes;
   return ortrain_recompute_layers_find (graph, bytes, narrow, kept, n_layers) ? apply_kept (graph, kept, NULL, error)
                                                                               : NULL;
 }
