@@ -380,7 +380,7 @@ make_config (const OrtrainCudnn *api, OrtrainDnnPlan *plan, guint place)
   return ok;
 }
 
-/* Those that an earlier process was told of, if the first of them is still there. */
+/* The engines that an earlier process found, if the first of them still exists. */
 static gboolean
 find_known_engines (const OrtrainCudnn *api, OrtrainDnnPlan *plan)
 {

@@ -8,7 +8,7 @@
  * nothing is read or written. An entry is found by its kind, its key, and the build of the library, so that no version
  * reads what another one wrote. What depends on more than the library, such as a driver, has that in its key.
  *
- * An entry is a hint: whoever looks one up has to check it as if a stranger had written it. A file that is damaged,
+ * An entry is a hint: callers validate it like any other untrusted input. A file that is damaged,
  * not the user's own, or cannot be read counts as missing, and one that cannot be written is given up; neither is an
  * error. From any thread, and from any number of processes at once. */
 

@@ -22,7 +22,7 @@ GBytes *ortrain_budget_answer_make_key (OrtrainGraph *graph, const OrtrainMemory
 /* All of the tables, offsets included. */
 void ortrain_memory_plan_compute_digest (const OrtrainMemoryPlan *plan, guint8 *digest);
 
-/* NULL: there is none. Whoever looks one up checks the plan that it gives. */
+/* NULL: there is none. Callers verify the plan that it gives. */
 OrtrainBudgetAnswer *ortrain_budget_answer_lookup (GBytes *key, guint n_values);
 void ortrain_budget_answer_store (const OrtrainBudgetAnswer *self, GBytes *key, guint n_values);
 void ortrain_budget_answer_free (OrtrainBudgetAnswer *self);

@@ -316,7 +316,7 @@ assert_exists (const char *path, gboolean exists)
   g_assert_cmpint (g_file_test (path, G_FILE_TEST_EXISTS), ==, exists);
 }
 
-/* Of two MiB: whoever stores that much looks whether there is room. */
+/* Of two MiB: storing that much checks whether there is room. */
 static void
 store_large (const char *key)
 {

@@ -6,7 +6,7 @@
 #include "text-model.h"
 
 /* Promise: a session that finds what an earlier one has searched for does not search, and has the same plan, byte for byte;
- * what lies in the cache, whoever wrote it, does not change that plan. */
+ * no content of the cache changes that plan. */
 
 static char *folder;
 

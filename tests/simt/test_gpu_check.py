@@ -156,7 +156,7 @@ class GpuCheck(unittest.TestCase):
                 os.environ[name] = before
 
     def test_no_build(self):
-        """Where none can be made, the way out is said."""
+        """Where none can be built, the message says what to do."""
         done = subprocess.run(["/usr/bin/python3", program, "--build", os.path.join(self.folder, "none"), "--results", self.results],
                               capture_output=True, text=True, env={"PATH": self.folder})
         self.assertEqual(done.returncode, 1)

@@ -607,7 +607,7 @@ LONG = [*TRAIN, "--epochs", "40", "--validation", "test.images,test.labels"]
 
 
 def epochs_in(text):
-    """{number: what was told of it, but for its time}"""
+    """{number: its printed line, without the time}"""
     lines = re.split(r"[\r\n]+", text.replace("\x1b[K", ""))
     found = [(re.fullmatch(r"epoch (\d+)/40: (.*), [\d.]+ s", line), line) for line in lines if re.match(r"epoch \d+/40:", line)]
     assert all(match for match, line in found), found
