@@ -69,7 +69,7 @@ NAME (store_edge) (int mr, int nv, REAL alpha, const V *sums, REAL beta, REAL *r
 
 /* mr × nv·VL of C; mr, nv and kmajor are constants where this is inlined. */
 static inline __attribute__ ((always_inline)) void
-NAME (micro) (const int mr, const int nv, const int kmajor, gint64 kc, REAL alpha, const ELEMENT *restrict a,
+NAME (micro) (const int mr, const int nv, const int kmajor, gint64 kc, REAL alpha, const ELEMENT *restrict a, gint64 as,
               const ELEMENT *restrict b, gint64 bs, REAL beta, REAL *restrict c, gint64 ldc, int n_valid)
 {
   V acc[MR][2];
@@ -90,7 +90,7 @@ NAME (micro) (const int mr, const int nv, const int kmajor, gint64 kc, REAL alph
 #pragma GCC unroll 16
       for (int i = 0; i < mr; i++)
         {
-          ELEMENT s = kmajor ? a[i] : a[i * KCS];
+          ELEMENT s = kmajor ? a[i] : a[i * as];
           acc[i][0] = MULTIPLY_ADD (acc[i][0], s, b0);
           if (nv > 1)
             acc[i][1] = MULTIPLY_ADD (acc[i][1], s, b1);
@@ -129,14 +129,14 @@ NAME (micro) (const int mr, const int nv, const int kmajor, gint64 kc, REAL alph
 #define MICRO_CASE(r)                                                                                                  \
   case r:                                                                                                              \
     if (nv > 1)                                                                                                        \
-      NAME (micro) (r, 2, kmajor, kc, alpha, a, b, bs, beta, c, ldc, n_valid);                                         \
+      NAME (micro) (r, 2, kmajor, kc, alpha, a, as, b, bs, beta, c, ldc, n_valid);                                     \
     else                                                                                                               \
-      NAME (micro) (r, 1, kmajor, kc, alpha, a, b, bs, beta, c, ldc, n_valid);                                         \
+      NAME (micro) (r, 1, kmajor, kc, alpha, a, as, b, bs, beta, c, ldc, n_valid);                                     \
     break;
 
 #define MICRO_DISPATCH(suffix, kmajor_)                                                                                \
-  static void NAME (micro_##suffix) (int mr, int nv, gint64 kc, REAL alpha, const ELEMENT *a, const ELEMENT *b,        \
-                                     gint64 bs, REAL beta, REAL *c, gint64 ldc, int n_valid)                           \
+  static void NAME (micro_##suffix) (int mr, int nv, gint64 kc, REAL alpha, const ELEMENT *a, gint64 as,               \
+                                     const ELEMENT *b, gint64 bs, REAL beta, REAL *c, gint64 ldc, int n_valid)         \
   {                                                                                                                    \
     enum                                                                                                               \
     {                                                                                                                  \
@@ -174,9 +174,9 @@ NAME (ortrain_cpu_gemm_block) (gint64 mc, gint64 nc, gint64 kc, gboolean kmajor,
           int mr = (int) (NAME (panel_row) (mc, n_panels, p + 1) - i);
           const ELEMENT *a = a_packed + p * MR * KCS;
           if (kmajor)
-            NAME (micro_columns) (mr, nv, kc, alpha, a, b, nv * VL, beta, c + i * ldc + j, ldc, n_valid);
+            NAME (micro_columns) (mr, nv, kc, alpha, a, KCS, b, nv * VL, beta, c + i * ldc + j, ldc, n_valid);
           else
-            NAME (micro_rows) (mr, nv, kc, alpha, a, b, nv * VL, beta, c + i * ldc + j, ldc, n_valid);
+            NAME (micro_rows) (mr, nv, kc, alpha, a, KCS, b, nv * VL, beta, c + i * ldc + j, ldc, n_valid);
         }
     }
 }

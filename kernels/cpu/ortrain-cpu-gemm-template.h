@@ -150,14 +150,56 @@ NAME (direct_block) (gint64 mc, gint64 nc, gint64 kc, gboolean kmajor, REAL alph
         const int mr = (int) (NAME (panel_row) (mc, n_panels, p + 1) - i);
         const REAL *a = a_packed + p * MR * KCS;
         if (kmajor)
-          NAME (micro_columns) (mr, 2, kc, alpha, a, b + j, ldb, beta, c + i * ldc + j, ldc, NR);
+          NAME (micro_columns) (mr, 2, kc, alpha, a, KCS, b + j, ldb, beta, c + i * ldc + j, ldc, NR);
         else
-          NAME (micro_rows) (mr, 2, kc, alpha, a, b + j, ldb, beta, c + i * ldc + j, ldc, NR);
+          NAME (micro_rows) (mr, 2, kc, alpha, a, KCS, b + j, ldb, beta, c + i * ldc + j, ldc, NR);
       }
   if (whole == nc)
     return;
   NAME (pack_b) (FALSE, kc, nc - whole, b + whole, ldb, b_packed);
   NAME (ortrain_cpu_gemm_block) (mc, nc - whole, kc, kmajor, alpha, a_packed, b_packed, beta, c + whole, ldc);
+}
+
+/* Whether C' = B · A' costs fewer copies than C = A · B' does: the second copies B whole to turn it, the first turns A, and C
+ * before and after, and reads the rows of B where they are. Of both, each element of C has the same bits. */
+static inline gboolean
+NAME (is_turned_cheaper) (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, gint64 ldb)
+{
+  /* A' lies in the room for a block of B. Rows whole pages apart would push each other out of the cache. */
+  return !trans_a && trans_b && 2 * m * (k + 2 * n) <= n * k && (m + NR) * k <= (gint64) NC * KC &&
+         ldb * (gint64) sizeof (REAL) % 4096 != 0;
+}
+
+/* a: [m, k], b: [n, k]. */
+static void
+NAME (turned_tile) (gint64 m, gint64 n, gint64 k, gint64 depth, REAL alpha, const REAL *a, gint64 lda, const REAL *b,
+                    gint64 ldb, REAL beta, REAL *c, gint64 ldc, REAL *c_turned, REAL *a_turned)
+{
+  const gint64 ldt = (m + NR - 1) / NR * NR; /* of the room below */
+  const gint64 room = MC / MR * MR * KCS / ldt, most = room / MR * MR;
+  for (gint64 pc = 0; pc < k; pc += depth)
+    NAME (pack_b) (TRUE, MIN (depth, k - pc), m, a + pc, lda, a_turned + pc * ldt);
+  for (gint64 jc = 0; jc < n; jc += most)
+    {
+      const gint64 nc = MIN (most, n - jc), n_panels = (nc + MR - 1) / MR;
+      if (beta != 0)
+        NAME (ortrain_cpu_transpose) (m, nc, c + jc, ldc, c_turned, ldt);
+      for (gint64 pc = 0; pc < k; pc += depth)
+        for (gint64 p = 0; p < n_panels; p++)
+          {
+            const gint64 i = NAME (panel_row) (nc, n_panels, p);
+            const int mr = (int) (NAME (panel_row) (nc, n_panels, p + 1) - i);
+            const gint64 kc = MIN (depth, k - pc);
+            for (gint64 j = 0; j < m; j += NR)
+              {
+                const int n_valid = (int) MIN (NR, m - j), nv = n_valid > VL ? 2 : 1;
+                NAME (micro_rows)
+                (mr, nv, kc, alpha, b + (jc + i) * ldb + pc, ldb, a_turned + pc * ldt + j * kc, nv * VL,
+                 pc == 0 ? beta : 1, c_turned + i * ldt + j, ldt, n_valid);
+              }
+          }
+      NAME (ortrain_cpu_transpose) (nc, m, c_turned, ldt, c + jc, ldc);
+    }
 }
 
 static void
@@ -167,6 +209,11 @@ NAME (ortrain_cpu_gemm_tile) (gboolean trans_a, gboolean trans_b, gint64 m, gint
 {
   REAL *a_packed = scratch, *b_packed = a_packed + (MC / MR) * MR * KCS;
   const gint64 n_blocks = (k + KC - 1) / KC, depth = (k + n_blocks - 1) / n_blocks; /* no short one at the end */
+  if (NAME (is_turned_cheaper) (trans_a, trans_b, m, n, k, ldb))
+    {
+      NAME (turned_tile) (m, n, k, depth, alpha, a, lda, b, ldb, beta, c, ldc, a_packed, b_packed);
+      return;
+    }
   /* Reading a row of a page each is slow. */
   const gboolean is_direct = !trans_b && m <= 5 * MR && ldb * (gint64) sizeof (REAL) <= 4096;
   for (gint64 jc = 0; jc < n; jc += NC)

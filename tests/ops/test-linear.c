@@ -128,12 +128,43 @@ test_gemm_bits (void)
   g_free (c[1]);
 }
 
+/* The same bits whether a transposed B is copied, or turned with A: which of both it is depends on what is cheaper. */
+static void
+test_gemm_turned (void)
+{
+  const OrtrainCpuGemmCore *core = ortrain_cpu_gemm_get_core (FALSE);
+  static const gint64 shapes[][3] = { { 64, 256, 784 }, { 33, 1000, 513 }, { 50, 190, 301 } };
+  void *scratch = NULL;
+  const OrtrainCpuGemmCore *f64 = ortrain_cpu_gemm_get_core (TRUE);
+  g_assert_cmpint (
+      posix_memalign (&scratch, 64, ortrain_cpu_gemm_core_a_bytes (f64) + ortrain_cpu_gemm_core_b_bytes (f64)), ==, 0);
+  for (guint s = 0; s < G_N_ELEMENTS (shapes); s++)
+    {
+      const gint64 m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
+      guint state = s + 1;
+      g_autofree float *a = g_new (float, (gsize) (m * k)), *b = g_new (float, (gsize) (k * n));
+      g_autofree float *turned = g_new (float, (gsize) (k * n));
+      g_autofree float *c = g_new (float, (gsize) (m * n)), *expected = g_new (float, (gsize) (m * n));
+      for (gint64 i = 0; i < m * k; i++)
+        a[i] = (float) noise (&state);
+      for (gint64 i = 0; i < n; i++)
+        for (gint64 j = 0; j < k; j++)
+          b[j * n + i] = turned[i * k + j] = (float) noise (&state);
+      for (gint64 i = 0; i < m * n; i++)
+        c[i] = expected[i] = (float) noise (&state);
+      core->tile.f32 (FALSE, FALSE, m, n, k, 1.5f, a, k, b, n, 0.5f, expected, n, scratch);
+      core->tile.f32 (FALSE, TRUE, m, n, k, 1.5f, a, k, turned, k, 0.5f, c, n, scratch);
+      g_assert_cmpmem (c, m * n * sizeof (float), expected, m * n * sizeof (float));
+    }
+  free (scratch);
+}
+
 /* The blocked product of this machine's instruction set. */
 static void
 check_core (const OrtrainCpuGemmCore *f32, const OrtrainCpuGemmCore *f64)
 {
-  static const gint64 shapes[][3] = { { 1, 1, 1 },    { 17, 35, 300 },  { 230, 9, 33 },
-                                      { 5, 1040, 7 }, { 64, 101, 520 }, { 30, 1000, 40 } };
+  static const gint64 shapes[][3] = { { 1, 1, 1 },      { 17, 35, 300 },  { 230, 9, 33 },   { 5, 1040, 7 },
+                                      { 64, 101, 520 }, { 30, 1000, 40 }, { 64, 1000, 513 } };
   gsize room = ortrain_cpu_gemm_core_a_bytes (f64) + ortrain_cpu_gemm_core_b_bytes (f64);
   void *scratch = NULL;
   g_assert_cmpint (posix_memalign (&scratch, 64, room), ==, 0);
@@ -280,6 +311,7 @@ main (int argc, char **argv)
   g_test_add_func ("/linear/gemm", test_gemm);
   g_test_add_func ("/linear/gemm/choice", test_gemm_choice);
   g_test_add_func ("/linear/gemm/bits", test_gemm_bits);
+  g_test_add_func ("/linear/gemm/turned", test_gemm_turned);
   g_test_add_func ("/linear/gemm/cores", test_cores);
   g_test_add_func ("/linear/matmul", test_matmul);
   return g_test_run ();
