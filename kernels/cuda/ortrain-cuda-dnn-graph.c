@@ -70,12 +70,10 @@ add_operation (OrtrainDnnGraph *graph, cudnnBackendDescriptorType_t type, cudnnD
   return operation;
 }
 
-void
-ortrain_dnn_convolution (OrtrainDnnGraph *graph, cudnnBackendDescriptorType_t type, const OrtrainDnnWindow *window,
-                         int a, int b, int c)
+/* Only as many numbers as there are dimensions: the rest stays zero in what is compared. */
+static void
+set_window (OrtrainDnnOperation *operation, const OrtrainDnnWindow *window)
 {
-  const cudnnDataType_t precision = graph->tensors[a].type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
-  OrtrainDnnOperation *operation = add_operation (graph, type, precision, a, b, c, -1);
   operation->window.rank = window->rank;
   for (gint64 i = 0; i < window->rank; i++)
     {
@@ -83,7 +81,25 @@ ortrain_dnn_convolution (OrtrainDnnGraph *graph, cudnnBackendDescriptorType_t ty
       operation->window.pad_end[i] = window->pad_end[i];
       operation->window.stride[i] = window->stride[i];
       operation->window.dilation[i] = window->dilation[i];
+      operation->window.size[i] = window->size[i];
     }
+}
+
+void
+ortrain_dnn_convolution (OrtrainDnnGraph *graph, cudnnBackendDescriptorType_t type, const OrtrainDnnWindow *window,
+                         int a, int b, int c)
+{
+  OrtrainDnnOperation *operation = add_operation (graph, type, CUDNN_DATA_FLOAT, a, b, c, -1);
+  set_window (operation, window);
+}
+
+void
+ortrain_dnn_pool (OrtrainDnnGraph *graph, cudnnBackendDescriptorType_t type, cudnnResampleMode_t mode,
+                  const OrtrainDnnWindow *window, int from, int to)
+{
+  OrtrainDnnOperation *operation = add_operation (graph, type, CUDNN_DATA_FLOAT, from, to, -1, -1);
+  operation->mode = mode;
+  set_window (operation, window);
 }
 
 void

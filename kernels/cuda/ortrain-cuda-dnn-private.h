@@ -33,12 +33,13 @@ typedef struct
 {
   gint64 rank; /* spatial dimensions: 2 or 3 */
   gint64 pad_begin[3], pad_end[3], stride[3], dilation[3];
+  gint64 size[3]; /* of a pool, which has no dilation; a convolution has weights */
 } OrtrainDnnWindow;
 
 typedef struct
 {
   gint64 type; /* cudnnBackendDescriptorType_t, of the operation */
-  gint64 mode; /* of a pointwise operation or a reduction */
+  gint64 mode; /* of a pointwise operation, a reduction or a pool */
   gint64 precision;
   gint64 axis;         /* of GEN_INDEX */
   gint64 operands[4];  /* tensors in the order of the functions below; -1: none */
@@ -66,6 +67,9 @@ int ortrain_dnn_scalar (OrtrainDnnGraph *graph, cudnnDataType_t type, double val
 /* (x, w, y), (dy, w, dx), (dy, x, dw): type is the operation's descriptor. */
 void ortrain_dnn_convolution (OrtrainDnnGraph *graph, cudnnBackendDescriptorType_t type, const OrtrainDnnWindow *window,
                               int a, int b, int c);
+/* (x, y), (dy, dx): type is the operation's descriptor. Of greatest numbers, only the forward operation. */
+void ortrain_dnn_pool (OrtrainDnnGraph *graph, cudnnBackendDescriptorType_t type, cudnnResampleMode_t mode,
+                       const OrtrainDnnWindow *window, int from, int to);
 void ortrain_dnn_matmul (OrtrainDnnGraph *graph, int a, int b, int c);
 /* m, n, k: int32 [batch, 1, 1, 1], how much of c, and of what is summed, counts; -1: all */
 void ortrain_dnn_matmul_of (OrtrainDnnGraph *graph, int a, int b, int c, int m, int n, int k);

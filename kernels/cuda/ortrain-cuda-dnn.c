@@ -153,19 +153,36 @@ make_tensor (Maker *self, const OrtrainDnnTensor *tensor, gint64 id)
   return descriptor;
 }
 
+/* Of a convolution, or of a pool. */
 static cudnnBackendDescriptor_t
 make_window (Maker *self, const OrtrainDnnOperation *operation)
 {
+  static const cudnnBackendAttributeName_t names[][6] = {
+    { CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS,
+      CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_ATTR_CONVOLUTION_DILATIONS },
+    { CUDNN_ATTR_RESAMPLE_COMP_TYPE, CUDNN_ATTR_RESAMPLE_SPATIAL_DIMS, CUDNN_ATTR_RESAMPLE_PRE_PADDINGS,
+      CUDNN_ATTR_RESAMPLE_POST_PADDINGS, CUDNN_ATTR_RESAMPLE_STRIDES, CUDNN_ATTR_RESAMPLE_WINDOW_DIMS },
+  };
   const OrtrainDnnWindow *window = &operation->window;
-  cudnnBackendDescriptor_t descriptor = make (self, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  set_enum (self, descriptor, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, operation->precision);
-  set_enum (self, descriptor, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION);
-  set_int (self, descriptor, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, window->rank);
-  set (self, descriptor, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, window->rank, window->pad_begin);
-  set (self, descriptor, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, window->rank, window->pad_end);
-  set (self, descriptor, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, window->rank, window->stride);
-  set (self, descriptor, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, window->rank, window->dilation);
-  finalize (self, descriptor, "a convolution's window");
+  const gboolean pool = window->size[0] > 0;
+  const gint64 *const values[] = { window->pad_begin, window->pad_end, window->stride,
+                                   pool ? window->size : window->dilation };
+  cudnnBackendDescriptor_t descriptor =
+      make (self, pool ? CUDNN_BACKEND_RESAMPLE_DESCRIPTOR : CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  set_enum (self, descriptor, names[pool][0], CUDNN_TYPE_DATA_TYPE, operation->precision);
+  set_int (self, descriptor, names[pool][1], window->rank);
+  for (guint i = 0; i < 4; i++)
+    set (self, descriptor, names[pool][2 + i], CUDNN_TYPE_INT64, window->rank, values[i]);
+  if (pool)
+    {
+      set_enum (self, descriptor, CUDNN_ATTR_RESAMPLE_MODE, CUDNN_TYPE_RESAMPLE_MODE, operation->mode);
+      set_enum (self, descriptor, CUDNN_ATTR_RESAMPLE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, CUDNN_PROPAGATE_NAN);
+      set_enum (self, descriptor, CUDNN_ATTR_RESAMPLE_PADDING_MODE, CUDNN_TYPE_PADDING_MODE,
+                operation->mode == CUDNN_RESAMPLE_MAXPOOL ? CUDNN_NEG_INF_PAD : CUDNN_ZERO_PAD);
+    }
+  else
+    set_enum (self, descriptor, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION);
+  finalize (self, descriptor, "a window");
   return descriptor;
 }
 
@@ -173,30 +190,35 @@ static void
 set_convolution (Maker *self, cudnnBackendDescriptor_t descriptor, const OrtrainDnnOperation *operation,
                  const cudnnBackendDescriptor_t *operands)
 {
-  static const cudnnBackendAttributeName_t names[][6] = {
-    { CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA },
-    { CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA },
-    { CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA },
-  };
+#define CONVOLUTION_NAME(kind, part) CUDNN_ATTR_OPERATION_CONVOLUTION_##kind##_##part
+#define CONVOLUTION_NAMES(kind, a, b, c)                                                                               \
+  {                                                                                                                    \
+    CONVOLUTION_NAME (kind, CONV_DESC), CONVOLUTION_NAME (kind, a), CONVOLUTION_NAME (kind, b),                        \
+        CONVOLUTION_NAME (kind, c), CONVOLUTION_NAME (kind, ALPHA), CONVOLUTION_NAME (kind, BETA)                      \
+  }
+  /* in the order of the descriptors' types */
+  static const cudnnBackendAttributeName_t names[][6] = { CONVOLUTION_NAMES (FORWARD, X, W, Y),
+                                                          CONVOLUTION_NAMES (BWD_FILTER, DY, X, DW),
+                                                          CONVOLUTION_NAMES (BWD_DATA, DY, W, DX) };
   const cudnnBackendAttributeName_t *name =
-      names[operation->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR         ? 0
-            : operation->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ? 1
-                                                                                              : 2];
-  const gboolean wide = operation->precision == CUDNN_DATA_DOUBLE;
-  const double factors[] = { 1, 0 };
-  const float narrow_factors[] = { 1, 0 };
+      names[operation->type - CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR];
+  const float factors[] = { 1, 0 };
   set_descriptor (self, descriptor, name[0], make_window (self, operation));
   for (guint i = 0; i < 3; i++)
     set_descriptor (self, descriptor, name[1 + i], operands[i]);
   for (guint i = 0; i < 2; i++)
-    set (self, descriptor, name[4 + i], wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1,
-         wide ? (const void *) &factors[i] : (const void *) &narrow_factors[i]);
+    set (self, descriptor, name[4 + i], CUDNN_TYPE_FLOAT, 1, &factors[i]);
+}
+
+static void
+set_pool (Maker *self, cudnnBackendDescriptor_t descriptor, const OrtrainDnnOperation *operation,
+          const cudnnBackendDescriptor_t *operands)
+{
+  const gboolean forward = operation->type == CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR;
+#define POOL_NAME(x, dy) forward ? CUDNN_ATTR_OPERATION_RESAMPLE_FWD_##x : CUDNN_ATTR_OPERATION_RESAMPLE_BWD_##dy
+  set_descriptor (self, descriptor, POOL_NAME (DESC, DESC), make_window (self, operation));
+  set_descriptor (self, descriptor, POOL_NAME (XDESC, DYDESC), operands[0]);
+  set_descriptor (self, descriptor, POOL_NAME (YDESC, DXDESC), operands[1]);
 }
 
 static void
@@ -229,7 +251,9 @@ make_operation (Maker *self, const OrtrainDnnOperation *operation, const cudnnBa
   cudnnBackendDescriptor_t descriptor = make (self, (cudnnBackendDescriptorType_t) operation->type);
   for (guint i = 0; i < 4; i++)
     operands[i] = operation->operands[i] >= 0 ? tensors[operation->operands[i]] : NULL;
-  if (operation->window.rank > 0)
+  if (operation->window.size[0] > 0)
+    set_pool (self, descriptor, operation, operands);
+  else if (operation->window.rank > 0)
     set_convolution (self, descriptor, operation, operands);
   else if (operation->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
     set_pointwise (self, descriptor, operation, operands);

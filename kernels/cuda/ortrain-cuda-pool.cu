@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cuda/ortrain-cuda-pool-private.h"
 #include "cuda/ortrain-cuda-rows.h"
 
 /* Pooling: each plane (one channel of one image) by itself; spatial dimensions are brought to three, [d, h, w]. A thread
  * has an element of the result: gradients gather from all windows that an element lies in. Pools of whole planes have a
- * warp for each. */
+ * warp for each. cuDNN computes what it can compute with nothing more kept: see ortrain-cuda-pool-graph.c. */
 
 enum PoolKind
 {
@@ -37,6 +38,7 @@ typedef struct
   bool bytes;                   /* places of maxima are bytes, not indices */
   Window window;
   OrtrainOperandTypes types;
+  OrtrainDnnPlan *plan; /* NULL: the kernels below */
 } Constants;
 
 typedef OrtrainView<OrtrainAny> View;
@@ -439,7 +441,7 @@ run_pool (const OrtrainKernelCall *call)
   const unsigned grid = ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK);
   if (c->kind >= POOL_GLOBAL_AVERAGE && c->n_planes > 0)
     run_global (call, c, y);
-  if (c->kind >= POOL_GLOBAL_AVERAGE || n == 0)
+  if (c->kind >= POOL_GLOBAL_AVERAGE || n == 0 || (c->plan != NULL && ortrain_cuda_pool_run_plan (c->plan, call)))
     return;
   if (c->kind == POOL_MAX)
     {
@@ -593,6 +595,36 @@ describe (const OrtrainKernelSetup *setup, Constants *c)
   return read_window (setup, w, large->rank - 2);
 }
 
+/* cuDNN writes no places of maxima that the gradient could use, and both operands have one type. */
+static OrtrainDnnPlan *
+find_plan (OrtrainKernelSetup *setup, const Constants *c)
+{
+  const Window *w = &c->window;
+  const bool backward = c->kind == POOL_AVERAGE_GRAD;
+  const bool is_max = c->kind == POOL_MAX && c->types.outputs[1] == ORTRAIN_DTYPE_UNDEFINED;
+  const OrtrainOperand *large = backward ? &setup->outputs[0] : &setup->inputs[0];
+  if (!(is_max || backward || c->kind == POOL_AVERAGE) || setup->inputs[0].dtype != setup->outputs[0].dtype)
+    return NULL;
+  OrtrainCudaPool pool = {};
+  pool.n_images = large->dims[0];
+  pool.n_channels = large->dims[1];
+  pool.is_max = is_max;
+  pool.backward = backward;
+  pool.counts_pads = w->count_pad && !is_max;
+  pool.dtype = large->dtype;
+  for (int d = 0; d < 3; d++)
+    {
+      pool.large[d] = w->in[d];
+      pool.small[d] = w->out[d];
+      pool.kernel[d] = w->kernel[d];
+      pool.stride[d] = w->stride[d];
+      pool.dilation[d] = w->dilation[d];
+      pool.pad[d] = w->pad[d];
+      pool.pad_end[d] = w->pad_end[d];
+    }
+  return ortrain_cuda_pool_find_plan (setup, &pool);
+}
+
 static gboolean
 prepare_pool (OrtrainKernelSetup *setup, GError **error)
 {
@@ -602,6 +634,7 @@ prepare_pool (OrtrainKernelSetup *setup, GError **error)
     return ortrain_cuda_refuse (setup, error, "%s", wrong);
   const gint64 places = (gint64) c->window.n_places[0] * c->window.n_places[1] * c->window.n_places[2];
   setup->flops = (double) (c->n_planes * MAX (c->n_in, c->n_out)) * (double) MAX (2, places);
+  c->plan = find_plan (setup, c);
   setup->constants = g_steal_pointer (&c);
   setup->constants_free = g_free;
   return TRUE;

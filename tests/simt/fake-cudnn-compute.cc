@@ -261,6 +261,54 @@ compute_convolution (const FakeOperation &operation, Array *x, Array *w, Array *
     number = round_to (result->tensor->type, number);
 }
 
+/* Which elements of x lie under the window of each element of y; averages are of them, or of the whole window. */
+static void
+compute_pool (const FakeOperation &operation, const Array &from, Array *to)
+{
+  const bool forward = operation.type == CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR;
+  const FakeTensor &large = *(forward ? from.tensor : to->tensor), &small = *(forward ? to->tensor : from.tensor);
+  const size_t n = operation.size.size ();
+  int64_t n_places = 1;
+  for (int64_t size : operation.size)
+    n_places *= size;
+  std::fill (to->numbers.begin (), to->numbers.end (), 0.0);
+  walk (small.dims, { &small }, [&] (const std::vector<int64_t> &index, const std::vector<int64_t> &at) {
+    std::vector<int64_t> under;
+    for (int64_t place = 0; place < n_places; place++)
+      {
+        int64_t rest = place, offset = index[0] * large.strides[0] + index[1] * large.strides[1];
+        bool inside = true;
+        for (size_t d = n; d-- > 0; rest /= operation.size[d])
+          {
+            const int64_t i = index[2 + d] * operation.stride[d] - operation.pad[d] + rest % operation.size[d];
+            inside = inside && i >= 0 && i < large.dims[2 + d];
+            offset += i * large.strides[2 + d];
+          }
+        if (inside)
+          under.push_back (offset);
+      }
+    const double count =
+        operation.mode == CUDNN_RESAMPLE_AVGPOOL_INCLUDE_PADDING ? (double) n_places : (double) under.size ();
+    double sum = 0, greatest = -INFINITY;
+    for (int64_t i : under)
+      {
+        if (!forward)
+          {
+            to->numbers[(size_t) i] += from.numbers[(size_t) at[0]] / count;
+            continue;
+          }
+        const double x = from.numbers[(size_t) i];
+        sum += x;
+        if (x > greatest || (operation.nan_stays && std::isnan (x)))
+          greatest = x;
+      }
+    if (forward)
+      to->numbers[(size_t) at[0]] = operation.mode == CUDNN_RESAMPLE_MAXPOOL ? greatest : sum / count;
+  });
+  for (double &number : to->numbers)
+    number = round_to (to->tensor->type, number);
+}
+
 static void
 compute_operation (const FakeOperation &operation, std::vector<Array> &arrays)
 {
@@ -280,6 +328,9 @@ compute_operation (const FakeOperation &operation, std::vector<Array> &arrays)
       return compute_product (*a, *b, c);
     case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
       return compute_reduction (operation.mode, *a, b);
+    case CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_RESAMPLE_BWD_DESCRIPTOR:
+      return compute_pool (operation, *a, b);
     default: /* a reshape: the same memory */
       b->numbers = a->numbers;
       for (double &number : b->numbers)
@@ -297,7 +348,7 @@ fake_cudnn_compute (FakeGraph *graph)
   for (const FakeOperation &operation : graph->operations)
     {
       const bool short_one = operation.type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR ||
-                             operation.type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
+                             operation.type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR || !operation.size.empty ();
       written[(size_t) operation.operands[short_one ? 1 : 2]] = true;
     }
   for (size_t i = 0; i < arrays.size (); i++)

@@ -80,6 +80,8 @@ struct FakeOperation
   int64_t axis = -1;
   int operands[4] = { -1, -1, -1, -1 }; /* the results last: c of a product, y of the rest; 3: t */
   std::vector<int64_t> pad, stride, dilation;
+  std::vector<int64_t> size, pad_end; /* of pools */
+  bool nan_stays = false;
 };
 
 struct FakeGraph

@@ -66,6 +66,21 @@ static const Rule rules[] = {
   RULE (MATMUL, MATMUL_COMP_TYPE, DATA_TYPE, 1, 1),
   RULE (REDUCTION, REDUCTION_OPERATOR, REDUCTION_OPERATOR_TYPE, 1, 1),
   RULE (REDUCTION, REDUCTION_COMP_TYPE, DATA_TYPE, 1, 1),
+  RULE (RESAMPLE, RESAMPLE_MODE, RESAMPLE_MODE, 1, 1),
+  RULE (RESAMPLE, RESAMPLE_COMP_TYPE, DATA_TYPE, 1, 1),
+  RULE (RESAMPLE, RESAMPLE_NAN_PROPAGATION, NAN_PROPOGATION, 1, 1),
+  RULE (RESAMPLE, RESAMPLE_PADDING_MODE, PADDING_MODE, 1, 1),
+  RULE (RESAMPLE, RESAMPLE_SPATIAL_DIMS, INT64, 1, 1),
+  RULE (RESAMPLE, RESAMPLE_WINDOW_DIMS, INT64, 2, 3),
+  RULE (RESAMPLE, RESAMPLE_STRIDES, INT64, 2, 3),
+  RULE (RESAMPLE, RESAMPLE_PRE_PADDINGS, INT64, 2, 3),
+  RULE (RESAMPLE, RESAMPLE_POST_PADDINGS, INT64, 2, 3),
+  RULE (OPERATION_RESAMPLE_FWD, OPERATION_RESAMPLE_FWD_XDESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_RESAMPLE_FWD, OPERATION_RESAMPLE_FWD_YDESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_RESAMPLE_FWD, OPERATION_RESAMPLE_FWD_DESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_RESAMPLE_BWD, OPERATION_RESAMPLE_BWD_DYDESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_RESAMPLE_BWD, OPERATION_RESAMPLE_BWD_DXDESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_RESAMPLE_BWD, OPERATION_RESAMPLE_BWD_DESC, BACKEND_DESCRIPTOR, 1, 1),
   CONVOLUTION_RULES (OPERATION_CONVOLUTION_FORWARD, X, W, Y, OPERATION_CONVOLUTION_FORWARD),
   CONVOLUTION_RULES (OPERATION_CONVOLUTION_BACKWARD_DATA, DY, W, DX, OPERATION_CONVOLUTION_BWD_DATA),
   CONVOLUTION_RULES (OPERATION_CONVOLUTION_BACKWARD_FILTER, DY, X, DW, OPERATION_CONVOLUTION_BWD_FILTER),
@@ -159,6 +174,17 @@ set_operands (FakeGraph *graph, std::map<int64_t, int> *numbers, const Descripto
     to->operands[i] = names[i] >= 0 ? add_tensor (graph, numbers, from->child (names[i])) : -1;
 }
 
+static void
+read_pool (const Descriptor *detail, FakeOperation *to)
+{
+  to->mode = detail->get<int> (CUDNN_ATTR_RESAMPLE_MODE);
+  to->nan_stays = detail->get<int> (CUDNN_ATTR_RESAMPLE_NAN_PROPAGATION) == CUDNN_PROPAGATE_NAN;
+  to->size = detail->ints (CUDNN_ATTR_RESAMPLE_WINDOW_DIMS);
+  to->stride = detail->ints (CUDNN_ATTR_RESAMPLE_STRIDES);
+  to->pad = detail->ints (CUDNN_ATTR_RESAMPLE_PRE_PADDINGS);
+  to->pad_end = detail->ints (CUDNN_ATTR_RESAMPLE_POST_PADDINGS);
+}
+
 static FakeOperation
 read_operation (FakeGraph *graph, std::map<int64_t, int> *numbers, const Descriptor *from)
 {
@@ -199,6 +225,16 @@ read_operation (FakeGraph *graph, std::map<int64_t, int> *numbers, const Descrip
       set_operands (graph, numbers, from, &to, CUDNN_ATTR_OPERATION_REDUCTION_XDESC,
                     CUDNN_ATTR_OPERATION_REDUCTION_YDESC, -1);
       return to;
+    case CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR:
+      read_pool (from->child (CUDNN_ATTR_OPERATION_RESAMPLE_FWD_DESC), &to);
+      set_operands (graph, numbers, from, &to, CUDNN_ATTR_OPERATION_RESAMPLE_FWD_XDESC,
+                    CUDNN_ATTR_OPERATION_RESAMPLE_FWD_YDESC, -1);
+      return to;
+    case CUDNN_BACKEND_OPERATION_RESAMPLE_BWD_DESCRIPTOR:
+      read_pool (from->child (CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DESC), &to);
+      set_operands (graph, numbers, from, &to, CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DYDESC,
+                    CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DXDESC, -1);
+      return to;
     default:
       set_operands (graph, numbers, from, &to, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, CUDNN_ATTR_OPERATION_RESHAPE_YDESC,
                     -1);
@@ -220,9 +256,36 @@ read_graph (const Descriptor *graph, std::map<int64_t, int> *numbers)
 }
 
 static bool
+is_pool (const FakeOperation &operation)
+{
+  return !operation.size.empty ();
+}
+
+static bool
 is_convolution (const FakeOperation &operation)
 {
-  return !operation.stride.empty ();
+  return !operation.stride.empty () && !is_pool (operation);
+}
+
+/* NULL: none. */
+static const char *
+find_fault_of_pool (const FakeGraph &graph, const FakeOperation &operation)
+{
+  const bool forward = operation.type == CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR;
+  const FakeTensor &x = graph.tensors[(size_t) operation.operands[forward ? 0 : 1]];
+  const FakeTensor &y = graph.tensors[(size_t) operation.operands[forward ? 1 : 0]];
+  const size_t n = operation.size.size ();
+  if (x.dims.size () != n + 2 || y.dims.size () != n + 2 || operation.stride.size () != n ||
+      operation.pad.size () != n || operation.pad_end.size () != n)
+    return "ranks of a pool differ";
+  if (x.dims[0] != y.dims[0] || x.dims[1] != y.dims[1])
+    return "images or channels of a pool differ";
+  for (size_t i = 0; i < n; i++)
+    if (operation.pad[i] < 0 || operation.pad_end[i] < 0 ||
+        y.dims[2 + i] !=
+            (x.dims[2 + i] + operation.pad[i] + operation.pad_end[i] - operation.size[i]) / operation.stride[i] + 1)
+      return "the sizes of a pool do not follow from its window";
+  return nullptr;
 }
 
 /* NULL: none. */
@@ -262,7 +325,7 @@ check_graph (const Descriptor *descriptor)
     {
       const FakeOperation &operation = graph.operations[i];
       const bool two = operation.type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR ||
-                       operation.type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
+                       operation.type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR || is_pool (operation);
       const int result = two ? 1 : 2;
       for (int k = 0; k < 4; k++)
         {
@@ -274,6 +337,8 @@ check_graph (const Descriptor *descriptor)
       if (written[to] || graph.tensors[to].by_value)
         return fail (CUDNN_STATUS_BAD_PARAM, "a tensor is written twice");
       written[to] = true;
+      if (const char *fault = is_pool (operation) ? find_fault_of_pool (graph, operation) : nullptr)
+        return fail (CUDNN_STATUS_BAD_PARAM, fault);
       if (is_convolution (operation))
         {
           const Descriptor *from = descriptor->child (CUDNN_ATTR_OPERATIONGRAPH_OPS, (int64_t) i);
@@ -290,7 +355,8 @@ check_graph (const Descriptor *descriptor)
 }
 
 /* As the library: attention in 16 bits only, and of heads whose size is a multiple of 8; operands and results of a
- * convolution in one type. Other than the library, no pads that differ before and behind. */
+ * convolution, and of a pool, in one type; of pools, no gradient of greatest numbers without x and y. Other than the library,
+ * no pads of convolutions that differ before and behind. */
 static bool
 is_supported (const Descriptor *descriptor)
 {
@@ -302,6 +368,10 @@ is_supported (const Descriptor *descriptor)
       const FakeTensor &a = graph.tensors[(size_t) operation.operands[0]];
       const FakeTensor &b = graph.tensors[(size_t) operation.operands[1 + (operation.operands[1] < 0)]];
       const bool product = operation.type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
+      if (is_pool (operation) &&
+          (a.type != b.type || (operation.mode == CUDNN_RESAMPLE_MAXPOOL &&
+                                operation.type == CUDNN_BACKEND_OPERATION_RESAMPLE_BWD_DESCRIPTOR)))
+        return false;
       if ((product || is_convolution (operation)) && (a.type != b.type || a.type == CUDNN_DATA_DOUBLE))
         return false;
       const FakeTensor &result =
@@ -478,12 +548,22 @@ check_config (Descriptor *self)
   return fits ? CUDNN_STATUS_SUCCESS : fail (CUDNN_STATUS_NOT_SUPPORTED, "the engine has no such knobs");
 }
 
+/* Of pools in our layout, the library has an engine in its fallback only. */
+static bool
+is_for_fallback (const Descriptor *descriptor)
+{
+  std::map<int64_t, int> numbers;
+  return is_pool (read_graph (descriptor, &numbers).operations[0]);
+}
+
 /* Three engines; the last one counts as one of tensor cores. Those of a fallback are the same. */
 static cudnnStatus_t
 give_results (const Descriptor *self, int64_t n_wanted, int64_t *n, void *elements)
 {
   const Descriptor *graph = self->child (CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
-  *n = is_supported (graph) ? N_ENGINES : 0;
+  const bool in_mode =
+      !is_for_fallback (graph) || self->get<int> (CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_FALLBACK;
+  *n = is_supported (graph) && in_mode ? N_ENGINES : 0;
   for (int64_t i = 0; i < n_wanted && i < *n; i++)
     {
       Descriptor *config = ((Descriptor **) elements)[i];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-attention-graph-private.h"
 #include "cuda/ortrain-cuda-conv-graph-private.h"
+#include "cuda/ortrain-cuda-pool-graph-private.h"
 
 #include "core/ortrain-disk-cache-private.h"
 #include "core/ortrain-dtype.h"
@@ -158,6 +159,86 @@ test_tf32 (void)
     }
 }
 
+static OrtrainCudaPool
+make_pool (Shape shape, OrtrainDType dtype)
+{
+  OrtrainCudaPool pool = { .n_images = 8,
+                           .n_channels = 30,
+                           .large = { 1, 27, 28 },
+                           .small = { 1, 14, 14 },
+                           .kernel = { 1, 3, 3 },
+                           .stride = { 1, 2, 2 },
+                           .dilation = { 1, 1, 1 },
+                           .pad = { 0, 1, 1 },
+                           .pad_end = { 0, 1, 1 },
+                           .dtype = dtype };
+  if (shape == VOLUME)
+    {
+      pool.large[0] = pool.small[0] = 6;
+      pool.kernel[0] = 3;
+      pool.pad[0] = pool.pad_end[0] = 1;
+    }
+  if (shape == UNEVEN) /* one behind, none before */
+    {
+      pool.large[1] = 28;
+      pool.pad[1] = pool.pad[2] = 0;
+    }
+  return pool;
+}
+
+/* In rows behind each other, averages and greatest numbers: without a workspace, and always in the same order. */
+static void
+test_pools (void)
+{
+  static const OrtrainDType dtypes[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
+  static const Shape shapes[] = { STRIDED, VOLUME, UNEVEN };
+  static const char *const variants[] = { "averages", "averages with pads", "greatest", "gradient of averages",
+                                          "gradient of averages with pads" };
+  if (!has_library ())
+    return;
+  for (guint d = 0; d < G_N_ELEMENTS (dtypes); d++)
+    for (guint s = 0; s < G_N_ELEMENTS (shapes); s++)
+      for (guint v = 0; v < G_N_ELEMENTS (variants); v++)
+        {
+          OrtrainCudaPool pool = make_pool (shapes[s], dtypes[d]);
+          g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
+          g_autofree char *name =
+              g_strdup_printf ("%s, %s, shape %u", ortrain_dtype_get_name (dtypes[d]), variants[v], shapes[s]);
+          pool.is_max = v == 2;
+          pool.counts_pads = v == 1 || v == 4;
+          pool.backward = v > 2;
+          g_assert_true (ortrain_dnn_compose_pool (graph, &pool));
+          OrtrainDnnPlan *engines = plan (graph, FALSE, name);
+          g_assert_nonnull (engines);
+          g_assert_cmpuint (ortrain_dnn_plan_get_workspace_bytes (engines), <, 1 << 10);
+          for (guint i = 0; i < ortrain_dnn_plan_get_n_engines (engines); i++)
+            g_assert_false (ortrain_dnn_plan_get_notes (engines, i) & 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+        }
+}
+
+/* What means something else in cuDNN is no graph. */
+static void
+test_other_pools (void)
+{
+  g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
+  OrtrainCudaPool pool = make_pool (STRIDED, ORTRAIN_DTYPE_FLOAT32);
+  g_assert_true (ortrain_dnn_compose_pool (graph, &pool));
+  pool.dilation[2] = 2;
+  g_assert_false (ortrain_dnn_compose_pool (graph, &pool));
+  pool = make_pool (STRIDED, ORTRAIN_DTYPE_FLOAT32);
+  pool.is_max = pool.backward = TRUE;
+  g_assert_false (ortrain_dnn_compose_pool (graph, &pool));
+  pool = make_pool (STRIDED, ORTRAIN_DTYPE_FLOAT32);
+  pool.pad[1] = 3; /* a window before the first row */
+  g_assert_false (ortrain_dnn_compose_pool (graph, &pool));
+  /* the last window goes beyond the pads that ONNX counts */
+  pool = make_pool (UNEVEN, ORTRAIN_DTYPE_FLOAT32);
+  pool.pad_end[1] = 0;
+  g_assert_true (ortrain_dnn_compose_pool (graph, &pool));
+  pool.counts_pads = TRUE;
+  g_assert_false (ortrain_dnn_compose_pool (graph, &pool));
+}
+
 static void
 describe_side (OrtrainCudaAttentionSide *side, gint64 heads, gint64 length, gint64 width, gboolean packed)
 {
@@ -278,6 +359,10 @@ test_remembered (void)
             ortrain_dnn_compose_convolution (graph, &conv, kinds[kind], kind == 0);
             check_remembered (graph, kind_names[kind], expected);
           }
+      const OrtrainCudaPool pool = make_pool (UNEVEN, ORTRAIN_DTYPE_BFLOAT16);
+      memset (graph, 0, sizeof *graph);
+      g_assert_true (ortrain_dnn_compose_pool (graph, &pool));
+      check_remembered (graph, "averages", expected);
       const OrtrainCudaAttention attention = make_attention (8, 12, 1024, 1024, 64, TRUE);
       const OrtrainDnnAttentionShape shape = { 0 };
       OrtrainDnnAttentionTensors tensors;
@@ -299,7 +384,7 @@ test_remembered (void)
       g_setenv ("ORTRAIN_TEST_PART", parts[i], TRUE);
       g_test_trap_subprocess (NULL, 0, G_TEST_SUBPROCESS_INHERIT_STDERR);
       g_test_trap_assert_passed ();
-      g_assert_cmpuint (test_count_entries (folder), ==, 8);
+      g_assert_cmpuint (test_count_entries (folder), ==, 9);
     }
   g_unsetenv ("ORTRAIN_TEST_PART");
   g_setenv ("ORTRAIN_CACHE", "off", TRUE);
@@ -315,6 +400,8 @@ main (int argc, char *argv[])
     g_error ("Cannot read %s", path);
   g_test_add_func ("/cudnn-graphs/convolutions", test_convolutions);
   g_test_add_func ("/cudnn-graphs/tf32", test_tf32);
+  g_test_add_func ("/cudnn-graphs/pools", test_pools);
+  g_test_add_func ("/cudnn-graphs/other-pools", test_other_pools);
   g_test_add_func ("/cudnn-graphs/attention", test_attention);
   g_test_add_func ("/cudnn-graphs/refused", test_refused);
   g_test_add_func ("/cudnn-graphs/remembered", test_remembered);

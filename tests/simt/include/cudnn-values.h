@@ -8,6 +8,7 @@
   X (CUDNN_DATA_FLOAT, 0)                                                                                              \
   X (CUDNN_DATA_DOUBLE, 1)                                                                                             \
   X (CUDNN_DATA_HALF, 2)                                                                                               \
+  X (CUDNN_DATA_INT8, 3)                                                                                               \
   X (CUDNN_DATA_INT32, 4)                                                                                              \
   X (CUDNN_DATA_BFLOAT16, 9)                                                                                           \
   X (CUDNN_DATA_INT64, 10)                                                                                             \
@@ -41,6 +42,23 @@
   X (CUDNN_POINTWISE_GEN_INDEX, 501)                                                                                   \
   X (CUDNN_POINTWISE_BINARY_SELECT, 601)
 
+#define ORTRAIN_FAKE_CUDNN_RESAMPLE_MODES(X)                                                                           \
+  X (CUDNN_RESAMPLE_AVGPOOL_INCLUDE_PADDING, 2)                                                                        \
+  X (CUDNN_RESAMPLE_MAXPOOL, 3)                                                                                        \
+  X (CUDNN_RESAMPLE_AVGPOOL_EXCLUDE_PADDING, 4)
+
+#define ORTRAIN_FAKE_CUDNN_NAN_MODES(X)                                                                                \
+  X (CUDNN_NOT_PROPAGATE_NAN, 0)                                                                                       \
+  X (CUDNN_PROPAGATE_NAN, 1)
+
+#define ORTRAIN_FAKE_CUDNN_PADDING_MODES(X)                                                                            \
+  X (CUDNN_ZERO_PAD, 0)                                                                                                \
+  X (CUDNN_NEG_INF_PAD, 1)
+
+#define ORTRAIN_FAKE_CUDNN_NORM_MODES(X) X (CUDNN_BATCH_NORM, 2)
+
+#define ORTRAIN_FAKE_CUDNN_NORM_PHASES(X) X (CUDNN_NORM_FWD_TRAINING, 1)
+
 #define ORTRAIN_FAKE_CUDNN_NUMERICAL_NOTES(X)                                                                          \
   X (CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0)                                                                              \
   X (CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, 1)                                                                      \
@@ -69,6 +87,11 @@
   X (CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, 19)                                                                    \
   X (CUDNN_BACKEND_REDUCTION_DESCRIPTOR, 21)                                                                           \
   X (CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, 22)                                                                 \
+  X (CUDNN_BACKEND_RESAMPLE_DESCRIPTOR, 24)                                                                            \
+  X (CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR, 25)                                                              \
+  X (CUDNN_BACKEND_OPERATION_RESAMPLE_BWD_DESCRIPTOR, 26)                                                              \
+  X (CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR, 29)                                                              \
+  X (CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR, 30)                                                             \
   X (CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, 31)                                                                   \
   X (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, 38)
 
@@ -83,11 +106,16 @@
   X (CUDNN_TYPE_CONVOLUTION_MODE, 7)                                                                                   \
   X (CUDNN_TYPE_HEUR_MODE, 8)                                                                                          \
   X (CUDNN_TYPE_KNOB_TYPE, 9)                                                                                          \
+  X (CUDNN_TYPE_NAN_PROPOGATION, 10)                                                                                   \
   X (CUDNN_TYPE_NUMERICAL_NOTE, 11)                                                                                    \
   X (CUDNN_TYPE_POINTWISE_MODE, 14)                                                                                    \
   X (CUDNN_TYPE_BACKEND_DESCRIPTOR, 15)                                                                                \
   X (CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 18)                                                                           \
-  X (CUDNN_TYPE_CHAR, 24)
+  X (CUDNN_TYPE_RESAMPLE_MODE, 21)                                                                                     \
+  X (CUDNN_TYPE_PADDING_MODE, 22)                                                                                      \
+  X (CUDNN_TYPE_CHAR, 24)                                                                                              \
+  X (CUDNN_TYPE_NORM_MODE, 27)                                                                                         \
+  X (CUDNN_TYPE_NORM_FWD_PHASE, 28)
 
 #define ORTRAIN_FAKE_CUDNN_ATTRIBUTE_NAMES(X)                                                                          \
   X (CUDNN_ATTR_POINTWISE_MODE, 0)                                                                                     \
@@ -164,6 +192,43 @@
   X (CUDNN_ATTR_OPERATION_REDUCTION_XDESC, 1610)                                                                       \
   X (CUDNN_ATTR_OPERATION_REDUCTION_YDESC, 1611)                                                                       \
   X (CUDNN_ATTR_OPERATION_REDUCTION_DESC, 1612)                                                                        \
+  X (CUDNN_ATTR_RESAMPLE_MODE, 1700)                                                                                   \
+  X (CUDNN_ATTR_RESAMPLE_COMP_TYPE, 1701)                                                                              \
+  X (CUDNN_ATTR_RESAMPLE_SPATIAL_DIMS, 1702)                                                                           \
+  X (CUDNN_ATTR_RESAMPLE_POST_PADDINGS, 1703)                                                                          \
+  X (CUDNN_ATTR_RESAMPLE_PRE_PADDINGS, 1704)                                                                           \
+  X (CUDNN_ATTR_RESAMPLE_STRIDES, 1705)                                                                                \
+  X (CUDNN_ATTR_RESAMPLE_WINDOW_DIMS, 1706)                                                                            \
+  X (CUDNN_ATTR_RESAMPLE_NAN_PROPAGATION, 1707)                                                                        \
+  X (CUDNN_ATTR_RESAMPLE_PADDING_MODE, 1708)                                                                           \
+  X (CUDNN_ATTR_OPERATION_RESAMPLE_FWD_XDESC, 1710)                                                                    \
+  X (CUDNN_ATTR_OPERATION_RESAMPLE_FWD_YDESC, 1711)                                                                    \
+  X (CUDNN_ATTR_OPERATION_RESAMPLE_FWD_IDXDESC, 1712)                                                                  \
+  X (CUDNN_ATTR_OPERATION_RESAMPLE_FWD_DESC, 1716)                                                                     \
+  X (CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DXDESC, 1720)                                                                   \
+  X (CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DYDESC, 1721)                                                                   \
+  X (CUDNN_ATTR_OPERATION_RESAMPLE_BWD_IDXDESC, 1722)                                                                  \
+  X (CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DESC, 1725)                                                                     \
+  X (CUDNN_ATTR_OPERATION_RESAMPLE_BWD_XDESC, 1726)                                                                    \
+  X (CUDNN_ATTR_OPERATION_RESAMPLE_BWD_YDESC, 1727)                                                                    \
+  X (CUDNN_ATTR_OPERATION_NORM_FWD_MODE, 2000)                                                                         \
+  X (CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, 2001)                                                                        \
+  X (CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, 2002)                                                                        \
+  X (CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, 2003)                                                                    \
+  X (CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, 2004)                                                            \
+  X (CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC, 2005)                                                                   \
+  X (CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, 2006)                                                                    \
+  X (CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC, 2007)                                                                 \
+  X (CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, 2013)                                                                        \
+  X (CUDNN_ATTR_OPERATION_NORM_BWD_MODE, 2100)                                                                         \
+  X (CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, 2101)                                                                        \
+  X (CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, 2102)                                                                    \
+  X (CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, 2103)                                                            \
+  X (CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, 2104)                                                                       \
+  X (CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, 2105)                                                                   \
+  X (CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, 2107)                                                                  \
+  X (CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, 2108)                                                                   \
+  X (CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, 2109)                                                                       \
   X (CUDNN_ATTR_OPERATION_RESHAPE_XDESC, 2200)                                                                         \
   X (CUDNN_ATTR_OPERATION_RESHAPE_YDESC, 2201)                                                                         \
   X (CUDNN_ATTR_DEVICEPROP_DEVICE_ID, 2700)                                                                            \

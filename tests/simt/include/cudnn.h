@@ -42,6 +42,31 @@ extern "C"
 
   typedef enum
   {
+    ORTRAIN_FAKE_CUDNN_RESAMPLE_MODES (ORTRAIN_FAKE_CUDNN_VALUE)
+  } cudnnResampleMode_t;
+
+  typedef enum
+  {
+    ORTRAIN_FAKE_CUDNN_NAN_MODES (ORTRAIN_FAKE_CUDNN_VALUE)
+  } cudnnNanPropagation_t;
+
+  typedef enum
+  {
+    ORTRAIN_FAKE_CUDNN_PADDING_MODES (ORTRAIN_FAKE_CUDNN_VALUE)
+  } cudnnPaddingMode_t;
+
+  typedef enum
+  {
+    ORTRAIN_FAKE_CUDNN_NORM_MODES (ORTRAIN_FAKE_CUDNN_VALUE)
+  } cudnnBackendNormMode_t;
+
+  typedef enum
+  {
+    ORTRAIN_FAKE_CUDNN_NORM_PHASES (ORTRAIN_FAKE_CUDNN_VALUE)
+  } cudnnBackendNormFwdPhase_t;
+
+  typedef enum
+  {
     ORTRAIN_FAKE_CUDNN_NUMERICAL_NOTES (ORTRAIN_FAKE_CUDNN_VALUE)
   } cudnnBackendNumericalNote_t;
 
