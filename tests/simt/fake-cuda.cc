@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fake-cuda.h"
+#include "fake-cuda-hold.h"
 #include "simt-internal.h"
 
 #include <algorithm>
@@ -225,6 +226,7 @@ struct OrtrainFakeStream
 static void
 run_operation (OrtrainFakeStream *stream, Operation *operation)
 {
+  fake_cuda_wait_while_held ();
   stream->random = stream->random * 1664525u + 1013904223u;
   if (stream->random >> 28 == 0)
     std::this_thread::sleep_for (std::chrono::microseconds (20 + (stream->random >> 20 & 63)));
@@ -552,6 +554,8 @@ cudaMemcpyAsync (void *destination, const void *source, size_t n_bytes, cudaMemc
     counts.n_ordinary_copies += from_host || to_host;
     counts.n_early_copies += !is_device (source) && is_device (destination) && !stream->has_graphs;
   }
+  if (!is_device (source) && is_device (destination))
+    fake_cuda_note_copy ({ source, destination, n_bytes, stream, !from_host, stream->has_graphs });
   if (stream->captures && (from_host || to_host))
     {
       stream->invalid = true;
@@ -613,6 +617,8 @@ static void
 wait_for_stream (OrtrainFakeStream *stream)
 {
   std::unique_lock<std::mutex> guard (stream->lock);
+  if (!stream->queue.empty ())
+    ortrain_fake_cuda_release ();
   stream->changed.wait (guard, [&] { return stream->queue.empty () && !stream->running; });
 }
 
@@ -681,6 +687,8 @@ cudaEventSynchronize (cudaEvent_t event)
   COUNT (n_waits);
   std::unique_lock<std::mutex> guard (event->lock);
   const uint64_t number = event->recorded;
+  if (event->reached < number)
+    ortrain_fake_cuda_release ();
   event->changed.wait (guard, [&] { return event->reached >= number; });
   return report (get_sticky ());
 }

@@ -59,6 +59,24 @@ extern "C"
   int ortrain_fake_cuda_get_choices (void);
   /* Returns when all streams have run what they were given. Counted as no wait. */
   void ortrain_fake_cuda_drain (void);
+  /* Streams begin nothing more, until they are released; what would wait for them for ever releases them. FALSE: something
+   * has. */
+  void ortrain_fake_cuda_hold (void);
+  int ortrain_fake_cuda_release (void);
+
+  typedef struct
+  {
+    const void *from;
+    void *to;
+    size_t n_bytes;
+    const void *stream;
+    int is_pinned;   /* from page-locked memory */
+    int with_graphs; /* on a stream that launches graphs */
+  } OrtrainFakeCudaCopy;
+
+  /* From now on, copies of the host's memory to the device, as they are submitted, go to the array [n]; NULL: no more.
+   * Returns how many there were since the last call. */
+  size_t ortrain_fake_cuda_record_copies (OrtrainFakeCudaCopy *copies, size_t n);
   /* From now on, a line for each launch, fill and copy within the device is appended to the text, which keeps its end; NULL:
    * no more. */
   void ortrain_fake_cuda_trace (char *text, size_t size);
