@@ -146,7 +146,8 @@ ortrain_lr_schedule_evaluate (OrtrainLrSchedule *self, guint64 step, double *fac
  * @self: a schedule
  * @metric: a number that is the better the smaller it is, such as the loss on the validation data
  *
- * Reports a metric, as [class@Trainer] does after each epoch. Schedules that do not depend on metrics ignore it.
+ * Reports a metric, as [class@Trainer] does after each epoch with what [property@Trainer:monitor] names, whose sign it
+ * changes where more is better. Schedules that do not depend on metrics ignore it.
  */
 void
 ortrain_lr_schedule_observe (OrtrainLrSchedule *self, double metric)

@@ -9,9 +9,10 @@
  * OrtrainPlateauSchedule:
  *
  * A factor that is multiplied by [property@PlateauSchedule:gamma] when a metric has stopped falling. [class@Trainer]
- * reports one after each epoch, the loss on the validation data or, without them, on the training data; a loop of your
- * own calls [method@LrSchedule.observe]. With the best metric b so far and the number n of observations since, each
- * observation m does:
+ * reports after each epoch what [property@Trainer:monitor] names, with its sign changed where more is better: by default
+ * the loss on the validation data or, without them, on the training data. A loop of your own calls
+ * [method@LrSchedule.observe]. With the best metric b so far and the number n of observations since, each observation m
+ * does:
  *
  *     if m < b - threshold · |b|:  b = m, n = 0
  *     otherwise:                   n = n + 1, and if then n > patience:

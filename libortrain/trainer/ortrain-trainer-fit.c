@@ -364,13 +364,12 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
     return FALSE;
   g_list_store_append (G_LIST_STORE (fit->history->epochs), record);
   fit->last_metric = record->metric;
-  double watched = isnan (record->validation_loss) ? record->loss : record->validation_loss;
+  const double value = ortrain_monitor_get_value (&fit->history->monitor, record);
   OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->session->options);
-  if (schedule != NULL && isfinite (watched))
-    ortrain_lr_schedule_observe (schedule, watched);
+  if (schedule != NULL && isfinite (value)) /* what schedules observe is to fall */
+    ortrain_lr_schedule_observe (schedule, fit->history->monitor.lower_is_better ? value : -value);
   record->learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
   record->seconds = g_timer_elapsed (fit->timer, NULL) - began;
-  const double value = ortrain_monitor_get_value (&fit->history->monitor, record);
   const gboolean best = ortrain_monitor_is_better (&fit->history->monitor, value, fit->best);
   if (best)
     {

@@ -65,6 +65,15 @@ class Monitor(unittest.TestCase):
                 other.load_checkpoint(path)
                 self.assertEqual(bytes_of(other.get_state()), states[index])
 
+    def test_plateau(self):
+        """A schedule follows what is monitored, not the loss, which falls in each epoch."""
+        values = 0.5, 0.6, 0.6, 0.6, 0.7, 0.65
+        for monitor, lower, factors in (("score", False, (1, 1, 0.5, 0.25, 0.25, 0.125)), ("score", True, (1, 0.5, 0.25, 0.125, 0.0625, 0.03125)),
+                                        ("loss", False, (1, 1, 1, 1, 1, 1))):
+            session = training_session(optimizer=Ortrain.Adam(0.05), schedule=Ortrain.PlateauSchedule(0.5, 0))
+            history, _, _ = self.fit(scripted(*values, lower_is_better=lower), session, monitor=monitor)
+            self.assertEqual([record.learning_rate for record in history.epochs], [0.05 * factor for factor in factors])
+
     def test_default(self):
         history, states, final = self.fit(scripted(*range(6, 0, -1)), patience=2)
         self.assertEqual((history.best_epoch, history.n_epochs), (6, 6))

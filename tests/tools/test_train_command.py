@@ -97,6 +97,18 @@ class Train(Failures):
         self.assertIn("nothing to measure on", self.fails(1, *TRAIN, "--validation-split", "0.0001"))
         self.assertIn("one-cycle", self.fails(2, *TRAIN, "--schedule", "one-cycle", "--warm-up", "8"))
 
+    def test_plateau(self):
+        """The rate falls when what is monitored on the validation data stands still, as it does at a rate that changes no weight."""
+        words = [*TRAIN, "--validation", "test.images,test.labels", "--epochs", "4", "--optimizer", "sgd", "--learning-rate", "1e-30",
+                 "--schedule", "plateau"]
+        for more, factors in (((), [1, 1, 1, 1]), (("--plateau-patience", "0"), [1, 0.1, 0.01, 0.001]),
+                              (("--plateau-patience", "1", "--plateau-factor", "0.5"), [1, 1, 0.5, 0.5])):
+            rates = [item["learning_rate"] for item in strict(ortrain(*words, *more, "--json")[0])["epochs"]]
+            self.assertEqual([round(rate * 1e30, 9) for rate in rates], factors)
+        self.assertIn("--schedule plateau only", self.fails(2, *TRAIN, "--plateau-patience", "2"))
+        self.assertIn("--plateau-factor is from", self.fails(2, *words, "--plateau-factor", "1.5"))
+        self.assertIn("--plateau-patience is at least", self.fails(2, *words, "--plateau-patience", "-2"))
+
     def test_metrics(self):
         """The same values in the lines of epochs, in a log and in JSON; what is wrong is found before anything is trained."""
         words = [*TRAIN, "--validation", "test.images,test.labels", "--epochs", "2", "--log", "metrics.jsonl", "--seed", "1",
@@ -117,6 +129,7 @@ class Train(Failures):
         self.assertIn("top5", self.fails(2, *TRAIN, *held, "--metric", "f2"))
         self.assertIn("top5", self.fails(2, *TRAIN, *held, "--metric", "top0"))
         self.assertIn("twice", self.fails(2, *TRAIN, *held, "--metric", "r2", "--metric", "r2"))
+        self.assertIn("--metric f1 and --metric macro_f1 are the same", self.fails(2, *TRAIN, *held, "--metric", "f1", "--metric", "macro_f1"))
 
     def test_not_finite(self):
         away = [*TRAIN, "--optimizer", "sgd", "--learning-rate", "1e30"]

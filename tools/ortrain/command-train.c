@@ -388,6 +388,7 @@ run (int argc, char *argv[])
   gint accumulation = 0;
   g_autofree char *options_path = NULL;
   gint64 warm_up = -1;
+  TrainPlateau plateau = TRAIN_PLATEAU_INIT;
   double warm_up_epochs = 0;
   g_autofree char *warm_up_text = NULL;
   gboolean standardize = FALSE, resume = FALSE, json = FALSE, memory = FALSE, deterministic = FALSE;
@@ -427,10 +428,12 @@ run (int argc, char *argv[])
       "NAME" },
     { "optimizer-state", 0, 0, G_OPTION_ARG_STRING, &optimizer_state, "f32, int8 (f32)", "NAME" },
     { "learning-rate", 0, 0, G_OPTION_ARG_DOUBLE, &learning_rate, "Learning rate (1e-3)", "X" },
-    { "schedule", 0, 0, G_OPTION_ARG_STRING, &schedule_name, "constant, linear, cosine, one-cycle (constant)", "NAME" },
+    { "schedule", 0, 0, G_OPTION_ARG_STRING, &schedule_name, "constant, linear, cosine, one-cycle, plateau (constant)",
+      "NAME" },
     { "warm-up", 0, 0, G_OPTION_ARG_STRING, &warm_up_text,
       "Updates in which the learning rate rises from 0, or 2epochs (a twentieth of all for linear and cosine, else 0)",
       "N" },
+    TRAIN_PLATEAU_ENTRIES (plateau),
     { "weight-decay", 0, 0, G_OPTION_ARG_DOUBLE, &weight_decay, "Weight decay (0.01 for adamw, else 0)", "X" },
     { "momentum", 0, 0, G_OPTION_ARG_DOUBLE, &momentum, "Momentum of sgd (0; of momentum, 0.9)", "X" },
     { "accumulation-steps", 0, 0, G_OPTION_ARG_INT, &accumulation, "Batches for an update (1)", "N" },
@@ -522,7 +525,7 @@ run (int argc, char *argv[])
       choose_optimizer (options_path != NULL ? options : NULL, optimizer_name, learning_rate, optimizer_state, &error);
   const gboolean confusion = train_metrics_take_confusion (metrics);
   g_autoptr (OrtrainLrSchedule) words G_GNUC_UNUSED =
-      optimizer != NULL ? train_schedule_make (schedule_name, 1, warm_up, &error) : NULL;
+      optimizer != NULL ? train_schedule_make (schedule_name, 1, warm_up, &plateau, &error) : NULL;
   if (error != NULL || !train_metrics_check (metrics, &error) ||
       !set_number (optimizer, "weight-decay", weight_decay, &error) ||
       !set_number (optimizer, "momentum", momentum, &error))
@@ -657,7 +660,7 @@ run (int argc, char *argv[])
     warm_up = (gint64) (warm_up_epochs * (double) n_updates + 0.5);
 
   g_autoptr (OrtrainLrSchedule) schedule =
-      train_schedule_make (schedule_name, n_updates * (guint) epochs, warm_up, &error);
+      train_schedule_make (schedule_name, n_updates * (guint) epochs, warm_up, &plateau, &error);
   if (error != NULL)
     return command_fail (error);
   if (schedule_name != NULL || warm_up >= 0)

@@ -64,14 +64,26 @@ train_metrics_check (char **names, GError **error)
   for (guint i = 0; names != NULL && names[i] != NULL; i++)
     {
       g_autoptr (OrtrainMetric) metric = train_metrics_make (names[i], "", "");
-      if (metric != NULL && !g_strv_contains ((const char *const *) names + i + 1, names[i]))
-        continue;
-      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                   metric != NULL ? "--metric %s is given twice"
-                                  : "There is no metric '%s'; the metrics are " METRICS
-                                    "; the accuracy of classifiers is always printed",
-                   ortrain_text_show (names[i]));
-      return FALSE;
+      if (metric == NULL)
+        {
+          g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                       "There is no metric '%s'; the metrics are " METRICS
+                       "; the accuracy of classifiers is always printed",
+                       ortrain_text_show (names[i]));
+          return FALSE;
+        }
+      for (guint k = 0; k < i; k++)
+        {
+          g_autoptr (OrtrainMetric) other = train_metrics_make (names[k], "", "");
+          if (!g_str_equal (ortrain_metric_get_name (other), ortrain_metric_get_name (metric)))
+            continue;
+          if (g_str_equal (names[k], names[i]))
+            g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--metric %s is given twice", names[i]);
+          else
+            g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--metric %s and --metric %s are the same",
+                         names[k], names[i]);
+          return FALSE;
+        }
     }
   return TRUE;
 }

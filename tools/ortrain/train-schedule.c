@@ -13,13 +13,40 @@ train_schedule_parse_warm_up (const char *text, gint64 *n_updates, double *n_epo
          (g_str_equal (end, "epochs") || g_str_equal (end, "epoch"));
 }
 
-OrtrainLrSchedule *
-train_schedule_make (const char *name, guint64 n_steps, gint64 warm_up, GError **error)
+static OrtrainLrSchedule *
+warm_up_to (gint64 warm_up, OrtrainLrSchedule *after)
 {
+  return warm_up > 0 ? ortrain_warm_up_schedule_new ((guint64) warm_up, after) : g_object_ref (after);
+}
+
+OrtrainLrSchedule *
+train_schedule_make (const char *name, guint64 n_steps, gint64 warm_up, const TrainPlateau *plateau, GError **error)
+{
+  const gboolean is_plateau = name != NULL && g_str_equal (name, "plateau");
+  if (!is_plateau && (!isnan (plateau->factor) || plateau->patience != -1))
+    {
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "%s goes with --schedule plateau only",
+                   !isnan (plateau->factor) ? "--plateau-factor" : "--plateau-patience");
+      return NULL;
+    }
+  if (is_plateau)
+    {
+      if (!isnan (plateau->factor) && !(plateau->factor >= 0 && plateau->factor < 1))
+        g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--plateau-factor is from 0 to below 1");
+      else if (plateau->patience < -1)
+        g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--plateau-patience is at least 0");
+      else
+        {
+          g_autoptr (OrtrainLrSchedule) schedule = ortrain_plateau_schedule_new (
+              isnan (plateau->factor) ? 0.1 : plateau->factor, plateau->patience < 0 ? 10 : (guint) plateau->patience);
+          return warm_up_to (warm_up, schedule);
+        }
+      return NULL;
+    }
   if (name == NULL || g_str_equal (name, "constant"))
     {
       g_autoptr (OrtrainLrSchedule) constant = ortrain_constant_schedule_new (1.0);
-      return warm_up > 0 ? ortrain_warm_up_schedule_new ((guint64) warm_up, constant) : g_steal_pointer (&constant);
+      return warm_up_to (warm_up, constant);
     }
   /* a twentieth of the steps to warm up; the rest, of which there is some, falls to nothing at the end */
   const guint64 rise = MIN (warm_up >= 0 ? (guint64) warm_up : n_steps / 20, n_steps - 1), rest = n_steps - rise;
@@ -33,6 +60,6 @@ train_schedule_make (const char *name, guint64 n_steps, gint64 warm_up, GError *
   if (g_str_equal (name, "one-cycle"))
     return ortrain_one_cycle_schedule_new (n_steps);
   g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-               "There is no schedule '%s'; the schedules are constant, linear, cosine, one-cycle", name);
+               "There is no schedule '%s'; the schedules are constant, linear, cosine, one-cycle, plateau", name);
   return NULL;
 }

@@ -1,11 +1,38 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include <math.h>
 #include <ortrain.h>
 
-/* What --schedule and --warm-up of `ortrain train` name. */
+/* What --schedule, --warm-up and --plateau-… of `ortrain train` name. */
 
 /* "100" updates, or "2epochs", in which case n_updates is 0 for now. */
 gboolean train_schedule_parse_warm_up (const char *text, gint64 *n_updates, double *n_epochs);
+
+/* --plateau-factor and --plateau-patience: of --schedule plateau alone */
+typedef struct
+{
+  double factor;
+  gint patience;
+} TrainPlateau;
+
+#define TRAIN_PLATEAU_INIT                                                                                             \
+  {                                                                                                                    \
+    NAN, -1                                                                                                            \
+  }
+#define TRAIN_PLATEAU_ENTRIES(plateau)                                                                                 \
+  { "plateau-factor",                                                                                                  \
+    0,                                                                                                                 \
+    0,                                                                                                                 \
+    G_OPTION_ARG_DOUBLE,                                                                                               \
+    &(plateau).factor,                                                                                                 \
+    "What --schedule plateau multiplies the learning rate by when --monitor no longer improves (0.1)",                 \
+    "X" },                                                                                                             \
+  {                                                                                                                    \
+    "plateau-patience", 0, 0, G_OPTION_ARG_INT, &(plateau).patience,                                                   \
+        "Epochs without an improvement that it waits for (10)", "N"                                                    \
+  }
+
 /* warm_up: steps; -1: what the schedule has by itself */
-OrtrainLrSchedule *train_schedule_make (const char *name, guint64 n_steps, gint64 warm_up, GError **error);
+OrtrainLrSchedule *train_schedule_make (const char *name, guint64 n_steps, gint64 warm_up, const TrainPlateau *plateau,
+                                        GError **error);
