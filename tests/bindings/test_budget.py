@@ -65,13 +65,15 @@ class Budget(unittest.TestCase):
         self.assertEqual(plan.offloaded_bytes, 0)
         smallest = {}
         for offload in Ortrain.Offload.OFF, Ortrain.Offload.ON:
-            for percent in range(1, 100):
+            below, percent = 0, 100     # what is met at a budget is met at each that is larger
+            while percent - below > 1:
+                middle = (below + percent) // 2
                 try:
-                    budget = plan.persistent_bytes + plan.arena_bytes * percent // 100
+                    budget = plan.persistent_bytes + plan.arena_bytes * middle // 100
                     smallest[offload] = budget, session(memory_budget=budget, offload=offload).plan(feeds())
-                    break
+                    percent = middle
                 except GLib.Error:
-                    pass
+                    below = middle
         budget, offloaded = smallest[Ortrain.Offload.ON]
         self.assertLess(budget, smallest[Ortrain.Offload.OFF][0])
         self.assertGreater(offloaded.get_offloaded_bytes(), 0)

@@ -18,20 +18,34 @@ INTEGERS = {getattr(GIRepository.TypeTag, f"{sign}INT{bits}") for sign in ("", "
 NEED_A_CONSTRUCTOR = ("Model", "TrainingSession", "InferenceSession", "Trainer", "DataLoader")
 
 
-def whole_objects():
-    model, session = linear_model(), training_session()
-    graph, inference = model.get_graph(), Ortrain.InferenceSession(linear_model())
+def stepped_session():
+    session = training_session()
     session.train_step(batch())
-    tensor, data = Ortrain.Tensor([1.0, 2.0]), Ortrain.TensorDataset({"x": np.zeros((4, 4), np.float32)})
-    return {
-        "Model": model, "Graph": graph.copy(), "TrainingSession": session, "Trainer": Ortrain.Trainer(session, data),
-        "InferenceSession": inference, "IoBinding": inference.bind(), "DataLoader": Ortrain.DataLoader(data, 2), "Tensor": tensor,
-        "Storage": tensor.storage, "TensorDict": Ortrain.TensorDict(batch()), "TensorDataset": data, "Dataset": data,
-        "Value": graph.find_value("x"), "Node": graph.get_nodes()[0], "MemoryPlan": session.memory_plan,
-        "MemoryBlock": session.memory_plan.blocks[0], "MemoryStep": session.memory_plan.steps[0],
-        "CheckReport": model.check(), "Checkpoint": Ortrain.Checkpoint.new(),
-        "GraphBuilder": Ortrain.GraphBuilder.new("x"), "Optimizer": Ortrain.Sgd(), "Loss": Ortrain.MseLoss.new("a", "b"),
-    }
+    return session
+
+
+# Made for each call, where it needs them: objects by their classes.
+WHOLE = {
+    "Model": lambda the: linear_model(), "Graph": lambda the: the["Model"].get_graph().copy(), "TrainingSession": lambda the: stepped_session(),
+    "Trainer": lambda the: Ortrain.Trainer(the["TrainingSession"], the["Dataset"]), "InferenceSession": lambda the: Ortrain.InferenceSession(linear_model()),
+    "IoBinding": lambda the: the["InferenceSession"].bind(), "DataLoader": lambda the: Ortrain.DataLoader(the["Dataset"], 2),
+    "Tensor": lambda the: Ortrain.Tensor([1.0, 2.0]), "Storage": lambda the: the["Tensor"].storage,
+    "TensorDict": lambda the: Ortrain.TensorDict(batch()), "TensorDataset": lambda the: the["Dataset"],
+    "Dataset": lambda the: Ortrain.TensorDataset({"x": np.zeros((4, 4), np.float32)}),
+    "Value": lambda the: the["Model"].get_graph().find_value("x"), "Node": lambda the: the["Model"].get_graph().get_nodes()[0],
+    "MemoryPlan": lambda the: the["TrainingSession"].memory_plan, "MemoryBlock": lambda the: the["MemoryPlan"].blocks[0],
+    "MemoryStep": lambda the: the["MemoryPlan"].steps[0], "CheckReport": lambda the: the["Model"].check(),
+    "Checkpoint": lambda the: Ortrain.Checkpoint.new(), "GraphBuilder": lambda the: Ortrain.GraphBuilder.new("x"),
+    "Optimizer": lambda the: Ortrain.Sgd(), "Loss": lambda the: Ortrain.MseLoss.new("a", "b"),
+}
+
+
+class Objects(dict):
+    """An instance of the class of that name, the same each time."""
+
+    def __missing__(self, name):
+        self[name] = WHOLE[name](self)
+        return self[name]
 
 
 def senseless(type_info, objects):
@@ -60,7 +74,7 @@ def senseless(type_info, objects):
         return GLib.Bytes.new(b"abcd")
     if name == "Variant":
         return GLib.Variant("a{sv}", {})
-    if name in objects:
+    if name in WHOLE:
         return objects[name]
     cls = getattr(Ortrain, name, None)
     return GObject.new(cls.__gtype__) if cls is not None and not cls.__gtype__.is_abstract() else None
@@ -89,10 +103,8 @@ def call_all(mode):
     n, silent = 0, []
     for owner, name, throws, types in methods():
         print(owner, name, flush=True)
-        objects = whole_objects()
-        instance = objects.pop(owner, None)
-        if mode == "half" or instance is None:
-            instance = GObject.new(getattr(Ortrain, owner).__gtype__)
+        objects = Objects()
+        instance = objects[owner] if mode != "half" and owner in WHOLE else GObject.new(getattr(Ortrain, owner).__gtype__)
         if mode == "disposed":
             instance.run_dispose()
         arguments = [senseless(type_info, objects) for type_info in types]

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "simt/cuda-kernel-check.h"
+#include "simt/thread-orders.h"
 
 #include "graph/ortrain-graph-private.h"
 
 #include <stdlib.h>
 
-static const char *const orders[] = { "forward", "reverse", "shuffled" };
 static const OrtrainDType narrow_types[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
 
 /* What the CPU computes in float32 to compare with: draws are other numbers in float64, and some operands of updates have
@@ -214,7 +214,7 @@ check_task (const Task *task, guint64 *can_accumulate)
   /* what recurrent operators have clipped is known by the value that it has exactly, in float32 */
   const gboolean is_single = g_strv_contains (in_float32, task->node->op_type) ||
                              ortrain_attributes_get_float (task->node->attributes, "clip", 0) > 0;
-  g_setenv ("ORTRAIN_SIMT_ORDER", orders[0], TRUE);
+  g_setenv ("ORTRAIN_SIMT_ORDER", thread_orders[0], TRUE);
   if (!run_task (&first, task, ORTRAIN_DTYPE_UNDEFINED, cuda, &error))
     {
       kernel_run_clear (&first);
@@ -232,26 +232,26 @@ check_task (const Task *task, guint64 *can_accumulate)
     }
   if (first.fault.code != reference.fault.code)
     {
-      g_autofree char *text = show_task (task, orders[0]);
+      g_autofree char *text = show_task (task, thread_orders[0]);
       g_test_message ("%s: fault %d, the CPU has %d", text, first.fault.code, reference.fault.code);
       g_test_fail ();
     }
   else if (first.fault.code == ORTRAIN_FAULT_NONE)
     for (guint k = 0; k < first.n_outputs; k++)
       if (first.outputs[k] != NULL)
-        compare_output (task, orders[0], k, first.outputs[k], reference.outputs[k]);
-  for (guint o = 1; o < G_N_ELEMENTS (orders) && !finds_races; o++)
+        compare_output (task, thread_orders[0], k, first.outputs[k], reference.outputs[k]);
+  for (guint o = 1; o < thread_orders_get_n () && !finds_races; o++)
     {
       KernelRun other;
       g_clear_error (&error);
-      g_setenv ("ORTRAIN_SIMT_ORDER", orders[o], TRUE);
+      g_setenv ("ORTRAIN_SIMT_ORDER", thread_orders[o], TRUE);
       run_task (&other, task, ORTRAIN_DTYPE_UNDEFINED, cuda, &error);
       g_assert_no_error (error);
       for (guint k = 0; k < other.n_outputs && first.fault.code == ORTRAIN_FAULT_NONE; k++)
         if (other.outputs[k] != NULL && !same_bits (other.outputs[k], first.outputs[k]))
           {
-            g_autofree char *text = show_task (task, orders[o]);
-            g_test_message ("%s: output %u has other bits than with threads %s", text, k, orders[0]);
+            g_autofree char *text = show_task (task, thread_orders[o]);
+            g_test_message ("%s: output %u has other bits than with threads %s", text, k, thread_orders[0]);
             g_test_fail ();
           }
       kernel_run_clear (&other);
@@ -289,7 +289,8 @@ cuda_check_node (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTenso
   if (node->inputs->len > KERNEL_MAX_OPERANDS || node->outputs->len > KERNEL_MAX_OPERANDS ||
       (wanted != NULL && !g_strv_contains (wanted, node->op_type)))
     return;
-  for (guint choice = 0; choice < G_N_ELEMENTS (narrow_types) + 4; choice++)
+  const guint n_mixed = tests_run_all_cases () ? 4 : 2;
+  for (guint choice = 0; choice < G_N_ELEMENTS (narrow_types) + n_mixed; choice++)
     {
       const gboolean mixed = choice >= G_N_ELEMENTS (narrow_types);
       if (finds_races && narrow_types[choice % G_N_ELEMENTS (narrow_types)] == ORTRAIN_DTYPE_FLOAT16)
@@ -381,8 +382,8 @@ cuda_check_end (void)
       n_inplace += counts->n_inplace;
       n_accumulated += counts->n_accumulated;
     }
-  g_test_message ("%u operators, %u runs in three orders each: %u with mixed types, %u in place, %u accumulating",
-                  g_hash_table_size (met), n_runs, n_mixed, n_inplace, n_accumulated);
+  g_test_message ("%u operators, %u runs in %u orders each: %u with mixed types, %u in place, %u accumulating",
+                  g_hash_table_size (met), n_runs, thread_orders_get_n (), n_mixed, n_inplace, n_accumulated);
   g_assert_cmpuint (n_runs, >, 0);
   g_clear_pointer (&met, g_hash_table_unref);
   g_clear_pointer (&cuda, ortrain_provider_unref);

@@ -8,7 +8,7 @@
  * that one runs, the operator's and those of its gradient, is run again
  *  - in float32, bfloat16 and float16, and with a type of its own for each operand where the kernel mixes types,
  *  - writing over its inputs where it may, and adding to its outputs where it can,
- *  - with the threads of a block in three orders, which must give the same bits,
+ *  - with the threads of a block in several orders (thread-orders.h), which must give the same bits,
  *  - on operands of their exact size, for AddressSanitizer,
  * and compared with the CPU's kernel in float64 on the same, rounded, numbers. */
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/kernel-run.h"
 #include "ortrain.h"
+#include "simt/thread-orders.h"
 
 #include "memory/ortrain-memory-plan-private.h"
 #include "memory/ortrain-planner-private.h"
 
 /* Normalizations of a sum, and their gradients with an addend, on the emulated device: against the plain operators of the
  * CPU in float64 on the same numbers, and in a model. The CPU has no kernels for them. */
-
-static const char *const orders[] = { "forward", "reverse", "shuffled" };
 
 /* rows, elements of a row: in a warp, in a block, of any length; with packs and without */
 static const gint64 shapes[][2] = { { 1, 1 },    { 9, 31 },   { 33, 257 },  { 5, 768 },   { 300, 12 }, { 3, 1025 },
@@ -63,10 +62,10 @@ typedef void (*SetUpFunc) (KernelRun *run, gconstpointer data);
 static void
 run_in_orders (KernelRun *first, const Case *c, OrtrainProvider *cuda, SetUpFunc set_up, gconstpointer data)
 {
-  for (guint o = 0; o < G_N_ELEMENTS (orders); o++)
+  for (guint o = 0; o < thread_orders_get_n (); o++)
     {
       KernelRun other, *run = o == 0 ? first : &other;
-      g_setenv ("ORTRAIN_SIMT_ORDER", orders[o], TRUE);
+      g_setenv ("ORTRAIN_SIMT_ORDER", thread_orders[o], TRUE);
       kernel_run_init (run, "org.ortrain", c->op_type);
       run->provider = cuda;
       set_up (run, data);

@@ -2,6 +2,7 @@
 #include "gradients/update-cases.h"
 #include "ops/block-update.h"
 #include "simt/cuda-kernel-check.h"
+#include "simt/thread-orders.h"
 
 #define RATES "z[17]{1,2,0.7,1,0.8,0.9,1e-4,1,0,0,0,0.1,0.01,0.2,0,0.3,0.02}"
 #define NO_CLIPPING "z[17]{0.5,3,0,0.8,0.9,1e-4,1,0,10,0,0,0.1,0.01,0.2,0,0.3,0.02}"
@@ -35,7 +36,6 @@ test_updates (void)
 static void
 test_blocks (void)
 {
-  static const char *const orders[] = { "forward", "reverse", "shuffled" };
   static const gint64 sizes[] = { 1, 127, 129, 1025, 16385, 40001 };
   static const OrtrainDType types[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
   g_autoptr (GError) error = NULL;
@@ -47,20 +47,20 @@ test_blocks (void)
       for (guint p = 0; p < G_N_ELEMENTS (types); p++)
         {
           Case test = { .rule = &block_rules[r], .parameter = types[p], .gradient = types[s % 3], .n = sizes[s] };
-          KernelRun runs[G_N_ELEMENTS (orders)];
+          KernelRun runs[G_N_ELEMENTS (thread_orders)];
           test.copy = p == 0 ? ORTRAIN_DTYPE_FLOAT16 : ORTRAIN_DTYPE_UNDEFINED;
           test.norm = s % 2 ? 3 : 0;
           test.provider = cuda;
-          for (guint o = 0; o < G_N_ELEMENTS (orders); o++)
+          for (guint o = 0; o < thread_orders_get_n (); o++)
             {
-              g_setenv ("ORTRAIN_SIMT_ORDER", orders[o], TRUE);
+              g_setenv ("ORTRAIN_SIMT_ORDER", thread_orders[o], TRUE);
               if (o == 0)
                 check_case (&test);
               run_case (&runs[o], &test);
               for (guint k = 0; k < runs[o].n_outputs; k++)
-                kernel_assert_same_bits (runs[o].outputs[k], runs[0].outputs[k], orders[o]);
+                kernel_assert_same_bits (runs[o].outputs[k], runs[0].outputs[k], thread_orders[o]);
             }
-          for (guint o = 0; o < G_N_ELEMENTS (orders); o++)
+          for (guint o = 0; o < thread_orders_get_n (); o++)
             kernel_run_clear (&runs[o]);
         }
 }

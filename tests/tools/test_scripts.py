@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """What the scripts of tools/ share, with programs of the test in the place of meson, apt-get and sudo: test_scripts.py."""
+import json
 import os
 import pathlib
 import shutil
@@ -94,6 +95,20 @@ class Scripts(unittest.TestCase):
         done = self.run_script("install_missing two || exit 3")
         self.assertEqual((done.returncode, done.stderr), (3, "E: Unable to locate package two\n"))
         self.assertEqual(list(self.temporary.iterdir()), [])
+
+    def test_failed_tests(self):
+        """What stands at the end of tools/check: each subtest that failed, and programs that ended before they said so."""
+        log = self.folder / "testlog.json"
+        log.write_text("".join(json.dumps({"name": f"ortrain:unit+core / {name}", "result": result, "stdout": said}) + "\n" for name, result, said in [
+            ("good", "OK", "ok 1 /good/one\nok 2 /good/two # SKIP no file\n"),
+            ("bad", "FAIL", "ok 1 /bad/one\nnot ok 2 /bad/two - ERROR:why\nnot ok 3 Bad.test_three\n"),
+            ("long", "TIMEOUT", "ok 1 /long/one\nok 2 /long/two\n"),
+            ("silent", "FAIL", "")]))
+
+        def count(*options):
+            return subprocess.run([sys.executable, source / "tools/count-tests", *options, log], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(count("--failed").splitlines(), ["bad /bad/two", "bad Bad.test_three", "long: TIMEOUT, after /long/two", "silent: FAIL"])
+        self.assertEqual(count(), "4 4 1\n")
 
 
 main()

@@ -12,6 +12,7 @@ enum
   N_WORDS = 32768,
   WIDTH = 8,
   BATCH = 4,
+  N_STEPS = 2,
   LENGTH = 275, /* no multiple of the rows of a piece */
 };
 
@@ -186,7 +187,7 @@ has_all_scores (OrtrainMemoryPlan *plan)
 
 typedef struct
 {
-  double losses[3];
+  double losses[N_STEPS];
   OrtrainTensorDict *state;
   gsize arena;
   gboolean whole;
@@ -207,7 +208,7 @@ train (const Case *test, OrtrainModel *model, const char *disabled, guint thread
   Result result = { 0 };
   g_setenv ("ORTRAIN_DISABLE_PASSES", disabled, TRUE);
   g_autoptr (OrtrainTrainingSession) session = make_session (test, model, threads);
-  for (guint step = 0; step < 3; step++)
+  for (guint step = 0; step < N_STEPS; step++)
     {
       for (guint m = 0; m < MAX (test->micro, 1); m++)
         {

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <glib.h>
+
+/* Whether all cases are wanted (`meson test --setup full`), or those that cover each thing once. Only for what repeats under
+ * other conditions: nothing may be without a test where this is FALSE. */
+static inline gboolean
+tests_run_all_cases (void)
+{
+  return g_strcmp0 (g_getenv ("ORTRAIN_TESTS"), "all") == 0;
+}
