@@ -491,6 +491,9 @@ class Work(unittest.TestCase):
                          r"(?m)^trained +\d+  \S+ float32 \[.*\]: weight of Conv '[\s\S]*^not trained +\d+ .*: running "
                          r"statistic of BatchNormalization '[\s\S]*^\d+ tensors with \d+ elements are trained, \d+ with ")
         self.assertTrue(ortrain("info", "cnn.onnx", "--dot")[0].startswith("digraph"))
+        exported = str(pathlib.Path(__file__).resolve().parent.parent / "data/fixtures/distilbert/model.onnx")
+        self.assertRegex(ortrain("info", exported, "--parameters")[0],
+                         r"(?m)^trained +\d+  val_80 \(model\.distilbert\.transformer\.layer\.0\.attention\.q_lin\.weight\) float32 ")
 
     def test_verify(self):
         """ONNX's tests against the list in the program; Abs of one number stands for whatever a test has."""

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -109,6 +110,37 @@ class Scripts(unittest.TestCase):
             return subprocess.run([sys.executable, source / "tools/count-tests", *options, log], capture_output=True, text=True, check=True).stdout
         self.assertEqual(count("--failed").splitlines(), ["bad /bad/two", "bad Bad.test_three", "long: TIMEOUT, after /long/two", "silent: FAIL"])
         self.assertEqual(count(), "4 4 1\n")
+
+    def test_quickstart(self):
+        """It has a build folder of its own, without tests and introspection, which README's next commands do not take for theirs."""
+        tree = self.folder / "tree"
+        (tree / "tools").mkdir(parents=True)
+        for name in ("quickstart", "packages.sh"):
+            shutil.copy(source / "tools" / name, tree / "tools")
+        self.put("dpkg-query", "echo 'ii '")
+        self.put("ninja", "")
+        self.put("meson", f'mkdir -p "$2/tools"; : >"$2/build.ninja"; printf "#!%s\\necho \\"ortrain \\$*\\" >>\'{self.folder}/calls\'\\n" '
+                          f'{shutil.which("bash")} >"$2/tools/ortrain"; chmod +x "$2/tools/ortrain"')
+        for name in ("mkdir", "chmod", "dirname", "date"):
+            (self.programs / name).symlink_to(shutil.which(name))
+        done = subprocess.run([shutil.which("bash"), tree / "tools/quickstart"], capture_output=True, text=True, timeout=60, env={"PATH": str(self.programs)})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual([call.split()[:3] for call in self.calls() if call.startswith("meson ")], [["meson", "setup", "_quickstart/build"]])
+        self.assertEqual([call.split()[1] for call in self.calls() if call.startswith("ortrain ")], ["new", "info", "train", "eval"])
+        self.assertEqual(sorted(entry.name for entry in tree.iterdir()), ["_quickstart", "tools"])
+
+
+class Table(unittest.TestCase):
+    def test_names(self):
+        """tests/README.md names tests that are there."""
+        rows = re.findall(r"^\| .* \| (`.*`) \|$", (source / "tests/README.md").read_text(), re.M)
+        self.assertGreater(len(rows), 30)
+        for row in rows:
+            for entry in row.split("; "):
+                file, names = entry.split(": ", 1)
+                text = (source / "tests" / file.strip("`")).read_text()
+                for name in re.findall(r"`([^`]+)`", names):
+                    self.assertRegex(text, rf"(?<![\w-]){re.escape(name)}(?![\w-])" if name[0] != "/" else re.escape(name), entry)
 
 
 main()
