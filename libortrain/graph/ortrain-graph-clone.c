@@ -22,7 +22,7 @@ ortrain_graph_clone (OrtrainGraph *self)
   for (guint i = 0; i < self->values->len; i++)
     {
       OrtrainValue *source = self->values->pdata[i];
-      OrtrainValue *clone = ortrain_graph_new_value (copy, source->name);
+      OrtrainValue *clone = ortrain_graph_take_value (copy, g_strdup (source->name));
       clone->is_named = source->is_named;
       clone->kind = source->kind;
       ortrain_value_set_shape (clone, source->dtype, source->dims, source->rank);
@@ -48,11 +48,13 @@ ortrain_graph_clone (OrtrainGraph *self)
   for (guint i = 0; i < self->outputs->len; i++)
     ortrain_graph_mark_output (copy, values[((OrtrainValue *) self->outputs->pdata[i])->id], TRUE);
 
-  g_autoptr (GHashTable) nodes = g_hash_table_new (NULL, NULL);
+  g_autoptr (GHashTable) again = g_hash_table_new (NULL, NULL); /* nodes that others recompute → their copies */
   for (guint i = 0; i < self->nodes->len; i++)
     {
       OrtrainNode *source = self->nodes->pdata[i];
-      OrtrainNode *clone = ortrain_graph_new_node (copy, source->domain, source->op_type, source->name, NULL, 0, 0);
+      OrtrainNode *clone = ortrain_graph_copy_node (copy, source);
+      if (source->recomputes != NULL)
+        g_hash_table_insert (again, source->recomputes, NULL);
       for (guint k = 0; k < source->inputs->len; k++)
         {
           OrtrainValue *input = source->inputs->pdata[k];
@@ -66,22 +68,16 @@ ortrain_graph_clone (OrtrainGraph *self)
           if (output != NULL)
             ortrain_node_set_output (clone, k, values[output->id]);
         }
-      ortrain_attributes_free (clone->attributes);
-      clone->attributes = ortrain_attributes_copy (source->attributes);
-      g_set_object (&clone->body, source->body);
-      clone->scope = source->scope;
-      clone->op = source->op;
-      clone->phase = source->phase;
-      clone->on_host = source->on_host;
-      clone->is_update = source->is_update;
-      clone->number = source->number;
-      g_hash_table_insert (nodes, source, clone);
     }
-  for (guint i = 0; i < self->nodes->len; i++)
+  const gboolean any = g_hash_table_size (again) > 0;
+  for (guint i = 0; any && i < self->nodes->len; i++)
+    if (g_hash_table_contains (again, self->nodes->pdata[i]))
+      g_hash_table_insert (again, self->nodes->pdata[i], copy->nodes->pdata[i]);
+  for (guint i = 0; any && i < self->nodes->len; i++)
     {
-      OrtrainNode *source = self->nodes->pdata[i];
+      const OrtrainNode *source = self->nodes->pdata[i];
       if (source->recomputes != NULL)
-        ((OrtrainNode *) copy->nodes->pdata[i])->recomputes = g_hash_table_lookup (nodes, source->recomputes);
+        ((OrtrainNode *) copy->nodes->pdata[i])->recomputes = g_hash_table_lookup (again, source->recomputes);
     }
   copy->next_number = self->next_number;
   return copy;

@@ -22,15 +22,22 @@ unique_name (OrtrainGraph *self, const char *name)
 }
 
 OrtrainValue *
-ortrain_graph_new_value (OrtrainGraph *self, const char *name)
+ortrain_graph_take_value (OrtrainGraph *self, char *name)
 {
   OrtrainValue *value = g_object_new (ORTRAIN_TYPE_VALUE, NULL);
   value->graph = self;
-  value->name = unique_name (self, name);
-  value->is_named = name != NULL && *name != '\0';
+  value->name = name;
   value->id = self->values->len;
   g_ptr_array_add (self->values, value);
   g_hash_table_insert (self->by_name, value->name, value);
+  return value;
+}
+
+OrtrainValue *
+ortrain_graph_new_value (OrtrainGraph *self, const char *name)
+{
+  OrtrainValue *value = ortrain_graph_take_value (self, unique_name (self, name));
+  value->is_named = name != NULL && *name != '\0';
   return value;
 }
 

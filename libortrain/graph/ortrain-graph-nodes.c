@@ -120,6 +120,26 @@ ortrain_graph_new_node (OrtrainGraph *self, const char *domain, const char *op_t
   return ortrain_graph_insert_node (self, NULL, domain, op_type, name, inputs, n_inputs, n_outputs);
 }
 
+OrtrainNode *
+ortrain_graph_copy_node (OrtrainGraph *self, const OrtrainNode *source)
+{
+  OrtrainNode *node = g_object_new (ORTRAIN_TYPE_NODE, NULL);
+  node->graph = self;
+  ortrain_node_set_name (node, source->name);
+  ortrain_node_copy_operator (node, source);
+  ortrain_attributes_free (node->attributes);
+  node->attributes = ortrain_attributes_copy (source->attributes);
+  g_set_object (&node->body, source->body);
+  node->scope = source->scope;
+  node->op = source->op;
+  node->phase = source->phase;
+  node->on_host = source->on_host;
+  node->is_update = source->is_update;
+  node->number = source->number;
+  g_ptr_array_add (self->nodes, node);
+  return node;
+}
+
 void
 ortrain_graph_delete_node (OrtrainGraph *self, OrtrainNode *node)
 {

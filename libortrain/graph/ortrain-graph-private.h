@@ -160,8 +160,12 @@ struct _OrtrainGraph
 
 /* Creating. Names are made unique when taken, so that passes need not care; NULL or "" gives a fresh one. */
 OrtrainValue *ortrain_graph_new_value (OrtrainGraph *self, const char *name);
+/* name: taken; no other value of the graph has it. */
+OrtrainValue *ortrain_graph_take_value (OrtrainGraph *self, char *name);
 OrtrainNode *ortrain_graph_new_node (OrtrainGraph *self, const char *domain, const char *op_type, const char *name,
                                      OrtrainValue *const *inputs, guint n_inputs, guint n_outputs);
+/* All of another node but its operands, and what it recomputes; at the end of the list, while that is not edited. */
+OrtrainNode *ortrain_graph_copy_node (OrtrainGraph *self, const OrtrainNode *source);
 /* Before another node of the graph, in the scope of that. */
 OrtrainNode *ortrain_graph_insert_node (OrtrainGraph *self, OrtrainNode *before, const char *domain,
                                         const char *op_type, const char *name, OrtrainValue *const *inputs,
@@ -190,6 +194,7 @@ gboolean ortrain_node_set_output (OrtrainNode *self, guint index, OrtrainValue *
 void ortrain_node_set_name (OrtrainNode *self, const char *name);
 void ortrain_node_set_operator (OrtrainNode *self, const char *domain,
                                 const char *op_type); /* the row is the caller's */
+void ortrain_node_copy_operator (OrtrainNode *self, const OrtrainNode *source);
 void ortrain_node_set_input (OrtrainNode *self, guint index,
                              OrtrainValue *value);              /* grows the list; value may be NULL */
 void ortrain_node_set_n_outputs (OrtrainNode *self, guint n);   /* new ones get fresh values */

@@ -404,6 +404,16 @@ ortrain_node_set_operator (OrtrainNode *self, const char *domain, const char *op
   self->op_type = new_op_type;
 }
 
+void
+ortrain_node_copy_operator (OrtrainNode *self, const OrtrainNode *source)
+{
+  char *const old[] = { self->domain, self->op_type };
+  self->domain = g_ref_string_acquire (source->domain);
+  self->op_type = g_ref_string_acquire (source->op_type);
+  for (guint i = 0; i < G_N_ELEMENTS (old); i++)
+    release_name (old[i]);
+}
+
 char *
 ortrain_node_describe (const OrtrainNode *self)
 {

@@ -6,6 +6,7 @@ struct _OrtrainBudgetFamily
   GHashTable *values; /* name → index in a choice */
   guint n_searches;
   GPtrArray *choices; /* of guint8 *: two bits for each value: whether it is kept, and offloaded */
+  GArray *scales;     /* of double, beside the choices */
 };
 
 OrtrainBudgetFamily *
@@ -14,6 +15,7 @@ ortrain_budget_family_new (void)
   OrtrainBudgetFamily *self = g_new0 (OrtrainBudgetFamily, 1);
   self->values = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   self->choices = g_ptr_array_new_with_free_func (g_free);
+  self->scales = g_array_new (FALSE, FALSE, sizeof (double));
   return self;
 }
 
@@ -22,6 +24,7 @@ ortrain_budget_family_free (OrtrainBudgetFamily *self)
 {
   g_hash_table_unref (self->values);
   g_ptr_array_unref (self->choices);
+  g_array_unref (self->scales);
   g_free (self);
 }
 
@@ -31,6 +34,7 @@ ortrain_budget_family_begin (OrtrainBudgetFamily *self, OrtrainGraph *graph, gbo
   self->n_searches += searched ? 1 : 0;
   g_hash_table_remove_all (self->values);
   g_ptr_array_set_size (self->choices, 0);
+  g_array_set_size (self->scales, 0);
   for (guint v = 0; v < graph->values->len; v++)
     g_hash_table_insert (self->values, g_strdup (((OrtrainValue *) graph->values->pdata[v])->name),
                          GUINT_TO_POINTER (v));
@@ -44,6 +48,20 @@ ortrain_budget_family_add (OrtrainBudgetFamily *self, const gboolean *kept, cons
   for (guint v = 0; v < n_values; v++)
     bits[v / 4] |= (guint8) ((kept[v] ? 1u : 0u) << v % 4 * 2 | (offloaded[v] ? 2u : 0u) << v % 4 * 2);
   g_ptr_array_add (self->choices, bits);
+  const double unknown = 1;
+  g_array_append_val (self->scales, unknown);
+}
+
+double
+ortrain_budget_family_get_scale (const OrtrainBudgetFamily *self, guint choice)
+{
+  return g_array_index (self->scales, double, choice);
+}
+
+void
+ortrain_budget_family_set_scale (OrtrainBudgetFamily *self, guint choice, double scale)
+{
+  g_array_index (self->scales, double, choice) = scale;
 }
 
 GPtrArray *

@@ -16,6 +16,9 @@ void ortrain_budget_family_add (OrtrainBudgetFamily *self, const gboolean *kept,
 /* Transfer full: each choice, [2 * n_values] of this graph, first what is kept, then what of it is offloaded, which the
  * caller frees. Unknown values are kept. */
 GPtrArray *ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph);
+/* What a plan with the choice took of the arena, of what the choice promised: in the last plan that was made with it; 1 before. */
+double ortrain_budget_family_get_scale (const OrtrainBudgetFamily *self, guint choice);
+void ortrain_budget_family_set_scale (OrtrainBudgetFamily *self, guint choice, double scale);
 guint ortrain_budget_family_get_n_searches (const OrtrainBudgetFamily *self); /* how often it began with a search */
 
 /* What a step may hold. */

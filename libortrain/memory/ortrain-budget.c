@@ -2,6 +2,7 @@
 #include "memory/ortrain-budget-private.h"
 
 #include "memory/ortrain-budget-answer-private.h"
+#include "memory/ortrain-budget-plans-private.h"
 #include "memory/ortrain-memory-plan-private.h"
 #include "memory/ortrain-recompute-layers-private.h"
 #include "ops/ortrain-op-private.h"
@@ -77,27 +78,10 @@ number_nodes (Search *self)
 
 /* ---- What values and nodes cost ---- */
 
-/* [n_values] of the graph: what the plan says of each, or NULL. The plan is of a copy, in which sums of gradients have become
- * additions, so that ids moved: the names have not. Free it. */
-static const OrtrainPlanValue **
-find_planned (const OrtrainGraph *graph, OrtrainMemoryPlan *plan)
-{
-  const OrtrainGraph *copy = ortrain_memory_plan_peek_graph (plan);
-  const OrtrainPlanValue **planned = g_new0 (const OrtrainPlanValue *, graph->values->len + 1);
-  for (guint v = 0; v < copy->values->len; v++)
-    {
-      const OrtrainValue *value =
-          ortrain_graph_find_value ((OrtrainGraph *) graph, ((OrtrainValue *) copy->values->pdata[v])->name);
-      if (value != NULL)
-        planned[value->id] = &plan->values[v];
-    }
-  return planned;
-}
-
 static void
 measure_values (Search *self, OrtrainMemoryPlan *base)
 {
-  g_autofree const OrtrainPlanValue **planned = find_planned (self->graph, base);
+  g_autofree const OrtrainPlanValue **planned = ortrain_budget_find_planned (self->graph, base);
   for (guint v = 0; v < self->n_values; v++)
     {
       const OrtrainPlanValue *value = planned[v];
@@ -280,7 +264,7 @@ add_layered_choices (Search *self)
   guint n_layers;
   for (guint v = 0; v < self->n_values; v++)
     bytes[v] = (gint64) self->bytes[v];
-  if (ortrain_recompute_layers_find (self->graph, bytes, FALSE, boundary, &n_layers))
+  if (ortrain_recompute_layers_find (self->graph, bytes, boundary, &n_layers))
     {
       number_nodes (self);
       add_choices (self, boundary);
@@ -460,176 +444,48 @@ search_clear (Search *self)
 
 /* ---- Plans ---- */
 
-/* Whether each step of a plan computes what the step of the reference for the same node does, bit for bit: what is added
- * up by the kernels of its terms in one is so in the other. */
-static gboolean
-has_same_arithmetic (const OrtrainMemoryPlan *plan, const OrtrainMemoryPlan *reference)
-{
-  g_autoptr (GHashTable) steps = g_hash_table_new (NULL, NULL); /* by twice the node's number, and 1 for a copy */
-  for (guint s = 0; s < reference->n_steps; s++)
-    {
-      const OrtrainPlanStep *step = &reference->steps[s];
-      g_hash_table_insert (steps, GUINT_TO_POINTER (2 * step->node->number + (step->recomputes >= 0)), (gpointer) step);
-    }
-  for (guint s = 0; s < plan->n_steps; s++)
-    {
-      const OrtrainPlanStep *step = &plan->steps[s], *same = NULL;
-      const OrtrainOpKind kind = ortrain_node_get_kind (step->node);
-      if (kind == ORTRAIN_OP_KIND_OFFLOAD || kind == ORTRAIN_OP_KIND_RELOAD)
-        continue;
-      if (step->recomputes >= 0)
-        same = g_hash_table_lookup (steps, GUINT_TO_POINTER (2 * step->node->number + 1));
-      if (same == NULL)
-        same = g_hash_table_lookup (steps, GUINT_TO_POINTER (2 * step->node->number));
-      if (same == NULL || same->accumulates != step->accumulates || same->gradients != step->gradients)
-        return FALSE;
-    }
-  return TRUE;
-}
-
-static OrtrainMemoryPlan *
-plan_graph (OrtrainGraph *graph, const OrtrainPlanRequest *request, const OrtrainBudget *budget, GError **error)
-{
-  OrtrainMemoryPlan *plan = ortrain_planner_plan (graph, request, error);
-  for (guint c = 0; plan != NULL && c <= ORTRAIN_CATEGORY_OUTPUT; c++)
-    if (budget->persistent[c] >= 0)
-      ortrain_memory_plan_set_persistent (plan, (OrtrainCategory) c, (gsize) budget->persistent[c]);
-  return plan;
-}
-
-/* The graph with what is not kept ([n_values]) computed again; offloaded: [n_values], or NULL. */
-static OrtrainGraph *
-apply_kept (OrtrainGraph *graph, const gboolean *kept, const gboolean *offloaded, GError **error)
-{
-  g_autoptr (OrtrainGraph) copy = ortrain_graph_clone (graph);
-  const guint n_values = copy->values->len;
-  if (!ortrain_recompute_apply (copy, kept, error))
-    return NULL;
-  g_autofree gboolean *all = g_new0 (gboolean, copy->values->len + 1);
-  if (offloaded != NULL)
-    memcpy (all, offloaded, n_values * sizeof *all);
-  if (offloaded != NULL && !ortrain_offload_apply (copy, all, error))
-    return NULL;
-  ortrain_graph_remove_dead (copy);
-  return g_steal_pointer (&copy);
-}
-
-/* base: the plan that computes nothing again but what it must. */
-static OrtrainMemoryPlan *
-plan_like (OrtrainGraph *graph, OrtrainMemoryPlan *base, gboolean takes_graph, const OrtrainPlanRequest *request,
-           const OrtrainBudget *budget, GError **error)
-{
-  OrtrainPlanRequest like_base = *request;
-  like_base.reference = base;
-  like_base.takes_graph = takes_graph;
-  return plan_graph (graph, &like_base, budget, error);
-}
-
 static OrtrainMemoryPlan *
 plan_choice (OrtrainGraph *graph, const Choice *choice, gboolean overlaps, OrtrainMemoryPlan *base,
              const OrtrainPlanRequest *request, const OrtrainBudget *budget, GError **error)
 {
   OrtrainPlanRequest with_overlap = *request;
   with_overlap.overlaps_offloads = overlaps;
-  g_autoptr (OrtrainGraph) copy = apply_kept (graph, choice->kept, choice->offloads ? choice->offloaded : NULL, error);
-  return copy != NULL ? plan_like (copy, base, TRUE, &with_overlap, budget, error) : NULL;
-}
-
-static gboolean
-has_backward (const OrtrainMemoryPlan *plan)
-{
-  return plan->first_backward < plan->first_update;
-}
-
-/* ---- Levels ---- */
-
-/* The graph in which layers are computed again, or NULL without an error where there are none. */
-static OrtrainGraph *
-make_layered (OrtrainGraph *graph, OrtrainMemoryPlan *base, gboolean narrow, guint *n_layers, GError **error)
-{
-  const guint n_values = graph->values->len;
-  g_autofree gint64 *bytes = g_new0 (gint64, n_values + 1);
-  g_autofree gboolean *kept = g_new (gboolean, n_values + 1);
-  g_autofree const OrtrainPlanValue **planned = find_planned (graph, base);
-  for (guint v = 0; v < n_values; v++)
-    if (planned[v] != NULL && planned[v]->region == ORTRAIN_REGION_ARENA)
-      bytes[v] = (gint64) planned[v]->bytes;
-  return ortrain_recompute_layers_find (graph, bytes, narrow, kept, n_layers) ? apply_kept (graph, kept, NULL, error)
-                                                                              : NULL;
-}
-
-/* Replaces graph and plan by another graph and its plan, where these take less memory and give the same bits as base. other:
- * NULL: nothing happens. */
-static gboolean
-take_smaller (OrtrainGraph **graph, OrtrainMemoryPlan **plan, OrtrainGraph *other, OrtrainMemoryPlan *base,
-              const OrtrainPlanRequest *request, const OrtrainBudget *budget, gboolean *taken, GError **error)
-{
-  g_autoptr (OrtrainMemoryPlan) smaller = other != NULL ? plan_like (other, base, FALSE, request, budget, error) : NULL;
-  *taken = smaller != NULL && has_same_arithmetic (smaller, base) &&
-           ortrain_memory_plan_get_peak_bytes (smaller) < ortrain_memory_plan_get_peak_bytes (*plan);
-  if (*taken)
-    {
-      g_set_object (graph, other);
-      g_set_object (plan, smaller);
-    }
-  return other == NULL || smaller != NULL;
-}
-
-/* Booleans that wait for the backward pass lie in bits, where that takes less. */
-static gboolean
-take_bits (OrtrainGraph **graph, OrtrainMemoryPlan **plan, const OrtrainPlanRequest *request,
-           const OrtrainBudget *budget, GError **error)
-{
-  g_autoptr (OrtrainGraph) packed = ortrain_graph_clone (*graph);
-  g_autoptr (OrtrainMemoryPlan) base = g_object_ref (*plan);
-  gboolean applied, taken;
-  return ortrain_pack_bits_apply (packed, request->provider, &applied, error) &&
-         take_smaller (graph, plan, applied ? packed : NULL, base, request, budget, &taken, error);
-}
-
-/* The same with layers that are computed again. Level 2 tries what level 1 does, too: it never takes more. */
-static gboolean
-take_level (OrtrainGraph **graph, OrtrainMemoryPlan **plan, const OrtrainPlanRequest *request,
-            const OrtrainBudget *budget, GError **error)
-{
-  g_autoptr (OrtrainGraph) plain = g_object_ref (*graph);
-  g_autoptr (OrtrainMemoryPlan) base = g_object_ref (*plan);
-  for (guint level = 1; level <= budget->level; level++)
-    {
-      guint n_layers;
-      g_autoptr (GError) failure = NULL;
-      g_autoptr (OrtrainGraph) layered = make_layered (plain, base, level > 1, &n_layers, &failure);
-      gboolean taken = FALSE;
-      if (failure == NULL)
-        take_smaller (graph, plan, layered, base, request, budget, &taken, &failure);
-      if (failure != NULL)
-        {
-          g_propagate_error (error, g_steal_pointer (&failure));
-          return FALSE;
-        }
-      if (taken)
-        (*plan)->n_layers = n_layers;
-    }
-  return TRUE;
+  g_autoptr (OrtrainGraph) copy =
+      ortrain_budget_apply_kept (graph, choice->kept, choice->offloads ? choice->offloaded : NULL, error);
+  return copy != NULL ? ortrain_budget_plan_like (copy, base, TRUE, &with_overlap, budget, error) : NULL;
 }
 
 #define MAX_TRIED_LAST 16 /* choices that promise to need least: workspaces decide which of them does */
 
+/* Whether a plan of the choice is likely to fit, as those of other members of the family turned out. */
+static gboolean
+is_promising (const Choice *choice, const OrtrainBudgetFamily *family, guint64 persistent, guint64 budget)
+{
+  const double arena = (double) choice->promise * ortrain_budget_family_get_scale (family, choice->index);
+  return (double) persistent + arena <= (double) budget;
+}
+
 /* The first that fits. FALSE with an error that is none of the budget. tries_last: the last ones are planned in any case,
- * for the message. smallest: the plan with the lowest peak that was made. */
+ * for the message. smallest: the plan with the lowest peak that was made. family: that the choices are of, or NULL: those
+ * that are likely to fit come first, since each plan takes its time. */
 static gboolean
 try_choices (Search *search, const OrtrainPlanRequest *request, const OrtrainBudget *budget, OrtrainMemoryPlan *base,
-             gboolean tries_last, OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found, GError **error)
+             OrtrainBudgetFamily *family, gboolean tries_last, OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found,
+             GError **error)
 {
   const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (base);
   drop_useless_choices (search, ortrain_memory_plan_get_arena_bytes (base));
-  const guint n_choices = search->choices->len;
-  for (guint c = 0; c < n_choices && *found == NULL; c++)
+  const guint n_choices = search->choices->len, n_rounds = family != NULL ? 2 : 1;
+  g_autofree gboolean *tried = g_new0 (gboolean, n_choices + 1);
+  for (guint i = 0; i < n_rounds * n_choices && *found == NULL; i++)
     {
-      const Choice *choice = search->choices->pdata[budget->any ? n_choices - 1 - c : c];
+      const guint c = i % n_choices;
       const gboolean is_last = tries_last && c + MAX_TRIED_LAST >= n_choices;
-      if (persistent + choice->live > budget->bytes && !is_last)
+      const Choice *choice = search->choices->pdata[budget->any ? n_choices - 1 - c : c];
+      if ((persistent + choice->live > budget->bytes && !is_last) || tried[c] ||
+          (family != NULL && i == c && !is_promising (choice, family, persistent, budget->bytes)))
         continue;
+      tried[c] = TRUE;
       /* copies beside computing take no time, but their places for longer; where the device is the host, there is no
        * beside */
       const gboolean beside = choice->offloads && !request->provider->klass->reads_host;
@@ -639,11 +495,15 @@ try_choices (Search *search, const OrtrainPlanRequest *request, const OrtrainBud
               plan_choice (search->graph, choice, way == 0, base, request, budget, error);
           if (plan == NULL)
             return FALSE;
-          if (!has_same_arithmetic (plan, base))
+          if (!ortrain_budget_has_same_arithmetic (plan, base))
             continue;
-          if (ortrain_memory_plan_get_peak_bytes (plan) < ortrain_memory_plan_get_peak_bytes (*smallest))
+          const guint64 peak = ortrain_memory_plan_get_peak_bytes (plan);
+          if (family != NULL && way == 1)
+            ortrain_budget_family_set_scale (family, choice->index,
+                                             (double) (peak - persistent) / (double) MAX (choice->promise, 1));
+          if (peak < ortrain_memory_plan_get_peak_bytes (*smallest))
             g_set_object (smallest, plan);
-          if (ortrain_memory_plan_get_peak_bytes (plan) > budget->bytes)
+          if (peak > budget->bytes)
             continue;
           *found = g_steal_pointer (&plan);
           search->taken = choice;
@@ -669,7 +529,8 @@ restore (Search *search, GBytes *key, const OrtrainPlanRequest *request, const O
   g_autoptr (OrtrainMemoryPlan) plan =
       plan_choice (search->graph, search->choices->pdata[0], answer->overlaps, base, request, budget, NULL);
   g_ptr_array_set_size (search->choices, 0);
-  if (plan == NULL || !has_same_arithmetic (plan, base) || ortrain_memory_plan_get_peak_bytes (plan) > budget->bytes)
+  if (plan == NULL || !ortrain_budget_has_same_arithmetic (plan, base) ||
+      ortrain_memory_plan_get_peak_bytes (plan) > budget->bytes)
     return NULL;
   ortrain_memory_plan_compute_digest (plan, digest);
   if (memcmp (digest, answer->digest, sizeof digest) != 0)
@@ -706,42 +567,54 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
   OrtrainPlanRequest for_base = *request;
   const gboolean has_booleans = ortrain_pack_bits_finds (source);
   for_base.takes_graph = request->takes_graph && budget->bytes == 0 && budget->level == 0 && !has_booleans;
-  g_autoptr (OrtrainMemoryPlan) base = plan_graph (source, &for_base, budget, error);
+  g_autoptr (OrtrainMemoryPlan) base = ortrain_budget_plan_graph (source, &for_base, budget, error);
   g_autoptr (OrtrainGraph) graph = g_object_ref (source);
-  if (base != NULL && has_booleans && !take_bits (&graph, &base, request, budget, error))
+  if (base != NULL && has_booleans && !ortrain_budget_take_bits (&graph, &base, request, budget, error))
     return NULL;
-  if (base != NULL && budget->level > 0 && has_backward (base) && !take_level (&graph, &base, request, budget, error))
+  g_autofree gboolean *kept = NULL;
+  OrtrainPlanRequest for_level = *request;
+  for_level.takes_graph = request->takes_graph && budget->bytes == 0;
+  if (base != NULL && budget->level > 0 && ortrain_budget_has_backward (base) &&
+      !ortrain_budget_take_level (graph, &base, &for_level, budget, &kept, error))
     return NULL;
   if (base == NULL || budget->bytes == 0 || ortrain_memory_plan_get_peak_bytes (base) <= budget->bytes)
     return g_steal_pointer (&base);
+  if (kept != NULL)
+    {
+      OrtrainGraph *layered = ortrain_budget_apply_kept (graph, kept, NULL, error);
+      if (layered == NULL)
+        return NULL;
+      g_object_unref (graph);
+      graph = layered;
+    }
 
   Search search;
   g_autoptr (OrtrainMemoryPlan) smallest = g_object_ref (base);
   g_autoptr (OrtrainMemoryPlan) found = NULL;
-  OrtrainBudgetFamily *family = has_backward (base) ? budget->family : NULL;
+  OrtrainBudgetFamily *family = ortrain_budget_has_backward (base) ? budget->family : NULL;
   gboolean ok = TRUE;
   search_init (&search, graph, base, request->provider, budget->offloads);
   if (family != NULL)
     {
       add_known_choices (&search, family);
-      ok = try_choices (&search, request, budget, base, FALSE, &smallest, &found, error);
+      ok = try_choices (&search, request, budget, base, family, FALSE, &smallest, &found, error);
       g_ptr_array_set_size (search.choices, 0);
     }
   g_autoptr (GBytes) key = NULL;
-  if (ok && found == NULL && has_backward (base))
+  if (ok && found == NULL && ortrain_budget_has_backward (base))
     {
       key = ortrain_budget_answer_make_key (graph, base, request, budget);
       found = restore (&search, key, request, budget, base);
     }
   if (ok && found == NULL)
     {
-      if (has_backward (base))
+      if (ortrain_budget_has_backward (base))
         {
           add_offloading_choices (&search);
           add_segmented_choices (&search);
           add_layered_choices (&search);
         }
-      ok = try_choices (&search, request, budget, base, !budget->any, &smallest, &found, error);
+      ok = try_choices (&search, request, budget, base, NULL, !budget->any, &smallest, &found, error);
       if (ok && found != NULL && family != NULL)
         keep_choices (&search, family);
       if (ok && found != NULL && key != NULL)

@@ -145,10 +145,11 @@ find_places (Profile *self)
     }
 }
 
+/* fit () goes over all i for one j. */
 static inline gsize
 pair (const Profile *self, guint i, guint j)
 {
-  return (gsize) i * (self->n_places + 2) + j;
+  return (gsize) j * (self->n_places + 2) + i;
 }
 
 /* The first node behind place i; the number of nodes for the end. */
@@ -233,35 +234,42 @@ measure_peaks (Profile *self)
 }
 
 /* The fewest bytes that may be kept up to each place when nothing may ever take more than `limit`. from: where the layer
- * that ends there began. Returns where the last layer begins, or -1. */
+ * that ends there began. reached: scratch, as long as the two. Returns where the last layer begins, or -1. */
 static gint
-fit (const Profile *self, gint64 limit, gint64 *least, guint *from)
+fit (const Profile *self, gint64 limit, gint64 *least, guint *from, guint *reached)
 {
   const guint m = self->n_places;
+  guint n_reached = 1;
   least[0] = 0;
+  reached[0] = 0;
   for (guint j = 1; j <= m + 1; j++)
     {
+      const gint64 *peak = self->peak + pair (self, 0, j), *crossing = self->crossing + pair (self, 0, j);
       least[j] = G_MAXINT64;
-      for (guint i = 0; i < j; i++)
+      for (guint r = 0; r < n_reached; r++)
         {
-          if (least[i] == G_MAXINT64 || least[i] + self->peak[pair (self, i, j)] > limit)
+          const guint i = reached[r];
+          if (least[i] + peak[i] > limit)
             continue;
           if (j == m + 1)
             return (gint) i;
-          const gint64 sum = least[i] + self->crossing[pair (self, i, j)];
+          const gint64 sum = least[i] + crossing[i];
           if (sum < least[j])
             {
               least[j] = sum;
               from[j] = i;
             }
         }
+      if (least[j] < G_MAXINT64)
+        reached[n_reached++] = j;
     }
   return -1;
 }
 
-static void
-keep_narrow (OrtrainGraph *graph, gboolean *kept)
+gboolean
+ortrain_recompute_layers_narrow (OrtrainGraph *graph, gboolean *kept)
 {
+  gboolean any = FALSE;
   for (guint v = 0; v < graph->values->len; v++)
     {
       const OrtrainValue *value = graph->values->pdata[v];
@@ -272,7 +280,9 @@ keep_narrow (OrtrainGraph *graph, gboolean *kept)
         continue;
       kept[v] = FALSE;
       kept[input->id] = TRUE;
+      any = TRUE;
     }
+  return any;
 }
 
 /* starts: [n_places + 2]: a layer begins there. */
@@ -295,8 +305,7 @@ fill_kept (const Profile *self, OrtrainGraph *graph, const gboolean *starts, gui
 }
 
 gboolean
-ortrain_recompute_layers_find (OrtrainGraph *graph, const gint64 *bytes, gboolean narrow, gboolean *kept,
-                               guint *n_layers)
+ortrain_recompute_layers_find (OrtrainGraph *graph, const gint64 *bytes, gboolean *kept, guint *n_layers)
 {
   Profile self = { .nodes = g_ptr_array_new (), .buffers = g_array_new (FALSE, FALSE, sizeof (Buffer)) };
   find_buffers (&self, graph, bytes);
@@ -307,19 +316,19 @@ ortrain_recompute_layers_find (OrtrainGraph *graph, const gint64 *bytes, gboolea
   measure_crossing (&self);
   measure_peaks (&self);
   g_autofree gint64 *least = g_new (gint64, m + 2);
-  g_autofree guint *from = g_new0 (guint, m + 2);
+  g_autofree guint *from = g_new0 (guint, m + 2), *reached = g_new (guint, m + 2);
   g_autofree gboolean *starts = g_new0 (gboolean, m + 2);
   const gint64 whole = self.peak[pair (&self, 0, m + 1)];
   gint64 low = 0, high = whole; /* with `high` bytes it fits */
   while (low < high)
     {
       const gint64 middle = low + (high - low) / 2;
-      if (fit (&self, middle, least, from) >= 0)
+      if (fit (&self, middle, least, from, reached) >= 0)
         high = middle;
       else
         low = middle + 1;
     }
-  const gint last = high <= whole - whole / LEAST_SAVING ? fit (&self, high, least, from) : 0;
+  const gint last = high <= whole - whole / LEAST_SAVING ? fit (&self, high, least, from, reached) : 0;
   *n_layers = last > 0 ? 1 : 0;
   for (guint j = last > 0 ? (guint) last : 0; j > 0; j = from[j])
     {
@@ -327,11 +336,7 @@ ortrain_recompute_layers_find (OrtrainGraph *graph, const gint64 *bytes, gboolea
       ++*n_layers;
     }
   if (last > 0)
-    {
-      fill_kept (&self, graph, starts, (guint) last, kept);
-      if (narrow)
-        keep_narrow (graph, kept);
-    }
+    fill_kept (&self, graph, starts, (guint) last, kept);
   g_ptr_array_unref (self.nodes);
   g_array_unref (self.buffers);
   g_free (self.places);

@@ -3,10 +3,17 @@
 
 #include <string.h>
 
-/* Nodes have a handful of attributes: a plain array, searched from the front, is smaller and faster than a table. */
+/* Nodes have a handful of attributes: a plain array, searched from the front, is smaller and faster than a table. Copies
+ * share it until one of them changes: graphs are copied for each plan. */
+typedef struct
+{
+  gatomicrefcount ref_count;
+  GArray *array; /* of OrtrainAttribute */
+} Items;
+
 struct _OrtrainAttributes
 {
-  GArray *items; /* of OrtrainAttribute; NULL: none yet, as with most nodes */
+  Items *items; /* NULL: none yet, as with most nodes */
 };
 
 static void
@@ -51,14 +58,12 @@ attribute_clear (gpointer data)
 }
 
 static void
-append (OrtrainAttributes *self, const OrtrainAttribute *attribute)
+items_unref (Items *items)
 {
-  if (self->items == NULL)
-    {
-      self->items = g_array_new (FALSE, FALSE, sizeof (OrtrainAttribute));
-      g_array_set_clear_func (self->items, attribute_clear);
-    }
-  g_array_append_vals (self->items, attribute, 1);
+  if (!g_atomic_ref_count_dec (&items->ref_count))
+    return;
+  g_array_unref (items->array);
+  g_free (items);
 }
 
 OrtrainAttributes *
@@ -74,20 +79,20 @@ ortrain_attributes_free (OrtrainAttributes *self)
 {
   if (self == NULL)
     return;
-  g_clear_pointer (&self->items, g_array_unref);
+  g_clear_pointer (&self->items, items_unref);
   g_slice_free (OrtrainAttributes, self);
 }
 
 guint
 ortrain_attributes_get_n (const OrtrainAttributes *self)
 {
-  return self != NULL && self->items != NULL ? self->items->len : 0;
+  return self != NULL && self->items != NULL ? self->items->array->len : 0;
 }
 
 const OrtrainAttribute *
 ortrain_attributes_get_nth (const OrtrainAttributes *self, guint index)
 {
-  return index < ortrain_attributes_get_n (self) ? &g_array_index (self->items, OrtrainAttribute, index) : NULL;
+  return index < ortrain_attributes_get_n (self) ? &g_array_index (self->items->array, OrtrainAttribute, index) : NULL;
 }
 
 const OrtrainAttribute *
@@ -95,7 +100,7 @@ ortrain_attributes_lookup (const OrtrainAttributes *self, const char *name)
 {
   for (guint i = 0; i < ortrain_attributes_get_n (self); i++)
     {
-      const OrtrainAttribute *a = &g_array_index (self->items, OrtrainAttribute, i);
+      const OrtrainAttribute *a = &g_array_index (self->items->array, OrtrainAttribute, i);
       if (strcmp (a->name, name) == 0)
         return a;
     }
@@ -106,14 +111,6 @@ gboolean
 ortrain_attributes_has (const OrtrainAttributes *self, const char *name)
 {
   return ortrain_attributes_lookup (self, name) != NULL;
-}
-
-void
-ortrain_attributes_remove (OrtrainAttributes *self, const char *name)
-{
-  const OrtrainAttribute *a = ortrain_attributes_lookup (self, name);
-  if (a != NULL)
-    g_array_remove_index (self->items, (guint) (a - &g_array_index (self->items, OrtrainAttribute, 0)));
 }
 
 static const OrtrainAttribute *
@@ -176,22 +173,6 @@ ortrain_attributes_get_graph (const OrtrainAttributes *self, const char *name)
   return a != NULL ? a->v.g : NULL;
 }
 
-/* Takes over what the value points to. An attribute that exists keeps its place. */
-static void
-put (OrtrainAttributes *self, OrtrainAttribute attribute, const char *name)
-{
-  const OrtrainAttribute *old = ortrain_attributes_lookup (self, name);
-  attribute.name = g_strdup (name);
-  if (old != NULL)
-    {
-      OrtrainAttribute was = *old;
-      *(OrtrainAttribute *) old = attribute;
-      attribute_clear (&was);
-    }
-  else
-    append (self, &attribute);
-}
-
 /* Never NULL, so that an empty list and an absent one can be told apart. */
 static gpointer
 dup_array (gconstpointer data, gsize n, gsize size)
@@ -209,6 +190,99 @@ dup_objects (gpointer data, gsize n)
   for (gsize i = 0; i < n; i++)
     g_object_ref (objects[i]);
   return objects;
+}
+
+static OrtrainAttribute
+attribute_copy (const OrtrainAttribute *attribute)
+{
+  OrtrainAttribute a = *attribute;
+  switch (a.kind)
+    {
+    case ORTRAIN_ATTRIBUTE_FLOAT:
+    case ORTRAIN_ATTRIBUTE_INT:
+      break;
+    case ORTRAIN_ATTRIBUTE_STRING:
+      a.v.s = g_strdup (a.v.s);
+      break;
+    case ORTRAIN_ATTRIBUTE_TENSOR:
+      g_object_ref (a.v.t);
+      break;
+    case ORTRAIN_ATTRIBUTE_GRAPH:
+      g_object_ref (a.v.g);
+      break;
+    case ORTRAIN_ATTRIBUTE_FLOATS:
+      a.v.floats = dup_array (a.v.floats, a.n, sizeof (float));
+      break;
+    case ORTRAIN_ATTRIBUTE_INTS:
+      a.v.ints = dup_array (a.v.ints, a.n, sizeof (gint64));
+      break;
+    case ORTRAIN_ATTRIBUTE_STRINGS:
+      a.v.strings = g_strdupv (a.v.strings);
+      break;
+    case ORTRAIN_ATTRIBUTE_TENSORS:
+      a.v.tensors = dup_objects (a.v.tensors, a.n);
+      break;
+    case ORTRAIN_ATTRIBUTE_GRAPHS:
+      a.v.graphs = dup_objects (a.v.graphs, a.n);
+      break;
+    }
+  a.name = g_strdup (a.name);
+  return a;
+}
+
+/* The array, of this one alone. */
+static GArray *
+get_own_items (OrtrainAttributes *self)
+{
+  Items *shared = self->items;
+  if (shared != NULL && g_atomic_ref_count_compare (&shared->ref_count, 1))
+    return shared->array;
+  Items *own = g_new (Items, 1);
+  g_atomic_ref_count_init (&own->ref_count);
+  own->array = g_array_new (FALSE, FALSE, sizeof (OrtrainAttribute));
+  g_array_set_clear_func (own->array, attribute_clear);
+  for (guint i = 0; shared != NULL && i < shared->array->len; i++)
+    {
+      const OrtrainAttribute a = attribute_copy (&g_array_index (shared->array, OrtrainAttribute, i));
+      g_array_append_val (own->array, a);
+    }
+  self->items = own;
+  g_clear_pointer (&shared, items_unref);
+  return own->array;
+}
+
+static gboolean
+find (const GArray *items, const char *name, guint *index)
+{
+  for (*index = 0; *index < items->len; ++*index)
+    if (strcmp (g_array_index (items, OrtrainAttribute, *index).name, name) == 0)
+      return TRUE;
+  return FALSE;
+}
+
+void
+ortrain_attributes_remove (OrtrainAttributes *self, const char *name)
+{
+  guint index;
+  if (self->items != NULL && find (self->items->array, name, &index))
+    g_array_remove_index (get_own_items (self), index);
+}
+
+/* Takes over what the value points to. An attribute that exists keeps its place. */
+static void
+put (OrtrainAttributes *self, OrtrainAttribute attribute, const char *name)
+{
+  GArray *items = get_own_items (self);
+  guint index;
+  attribute.name = g_strdup (name);
+  if (find (items, name, &index))
+    {
+      OrtrainAttribute was = g_array_index (items, OrtrainAttribute, index);
+      g_array_index (items, OrtrainAttribute, index) = attribute;
+      attribute_clear (&was);
+    }
+  else
+    g_array_append_val (items, attribute);
 }
 
 void
@@ -282,41 +356,10 @@ OrtrainAttributes *
 ortrain_attributes_copy (const OrtrainAttributes *self)
 {
   OrtrainAttributes *copy = ortrain_attributes_new ();
-  for (guint i = 0; i < ortrain_attributes_get_n (self); i++)
+  if (self != NULL && self->items != NULL)
     {
-      OrtrainAttribute a = g_array_index (self->items, OrtrainAttribute, i);
-      switch (a.kind)
-        {
-        case ORTRAIN_ATTRIBUTE_FLOAT:
-        case ORTRAIN_ATTRIBUTE_INT:
-          break;
-        case ORTRAIN_ATTRIBUTE_STRING:
-          a.v.s = g_strdup (a.v.s);
-          break;
-        case ORTRAIN_ATTRIBUTE_TENSOR:
-          g_object_ref (a.v.t);
-          break;
-        case ORTRAIN_ATTRIBUTE_GRAPH:
-          g_object_ref (a.v.g);
-          break;
-        case ORTRAIN_ATTRIBUTE_FLOATS:
-          a.v.floats = dup_array (a.v.floats, a.n, sizeof (float));
-          break;
-        case ORTRAIN_ATTRIBUTE_INTS:
-          a.v.ints = dup_array (a.v.ints, a.n, sizeof (gint64));
-          break;
-        case ORTRAIN_ATTRIBUTE_STRINGS:
-          a.v.strings = g_strdupv (a.v.strings);
-          break;
-        case ORTRAIN_ATTRIBUTE_TENSORS:
-          a.v.tensors = dup_objects (a.v.tensors, a.n);
-          break;
-        case ORTRAIN_ATTRIBUTE_GRAPHS:
-          a.v.graphs = dup_objects (a.v.graphs, a.n);
-          break;
-        }
-      a.name = g_strdup (a.name);
-      append (copy, &a);
+      g_atomic_ref_count_inc (&self->items->ref_count);
+      copy->items = self->items;
     }
   return copy;
 }

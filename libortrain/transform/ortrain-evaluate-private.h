@@ -11,9 +11,11 @@
 gboolean ortrain_evaluate_node (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs,
                                 OrtrainHostContext *context, GError **error);
 /* The same within a number of operations, as the kernel counts its own: PLAN_ERROR_BUDGET, and nothing ran, if it takes
- * more. operations: what it takes; 0 where no kernel counts. */
-gboolean ortrain_evaluate_node_within (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs,
-                                       guint64 max_operations, guint64 *operations, GError **error);
+ * more. operations: what it takes; 0 where no kernel counts. consumed: [n_inputs], that the first output may be written
+ * over where the kernel can; it is then another reference to that tensor. */
+gboolean ortrain_evaluate_node_within (OrtrainNode *node, OrtrainTensor *const *inputs, const gboolean *consumed,
+                                       OrtrainTensor **outputs, guint64 max_operations, guint64 *operations,
+                                       GError **error);
 
 /* item: the row of the batch that it came with, -1: not known; may be NULL.
  * "Gather 'emb': index 50300 at element 12 is out of range [-50257, 50257)" */

@@ -121,8 +121,15 @@ describe_operand (OrtrainOperand *operand, OrtrainTensor *tensor, gboolean conte
 }
 
 static gboolean
-run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs, OrtrainHostContext *context,
-            guint64 max_operations, guint64 *operations, GError **error)
+is_alike (const OrtrainOperand *a, const OrtrainOperand *b)
+{
+  return a->dtype == b->dtype && a->rank == b->rank &&
+         (a->rank == 0 || memcmp (a->dims, b->dims, a->rank * sizeof *a->dims) == 0);
+}
+
+static gboolean
+run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, const gboolean *consumed, OrtrainTensor **outputs,
+            OrtrainHostContext *context, guint64 max_operations, guint64 *operations, GError **error)
 {
   const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
   g_autofree OrtrainOperand *in = g_new0 (OrtrainOperand, n_inputs + 1);
@@ -213,6 +220,14 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **out
           g_prefix_error (error, "%s: ", text);
         }
     }
+  for (guint i = 0; ok && consumed != NULL && outputs[0] != NULL && i < MIN (n_inputs, 64); i++)
+    if (consumed[i] && (setup.inplace[0] >> i & 1) && is_alike (&in[i], &out[0]) &&
+        ortrain_tensor_peek_writable (inputs[i]) != NULL)
+      {
+        g_set_object (&outputs[0], inputs[i]);
+        out_addresses[0] = ortrain_tensor_peek_writable (inputs[i]);
+        break;
+      }
   if (ok)
     {
       OrtrainKernelCall call = {
@@ -253,8 +268,8 @@ take_inferred (const OrtrainNode *node, OrtrainTensor **outputs)
 }
 
 static gboolean
-evaluate (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs, OrtrainHostContext *context,
-          guint64 max_operations, guint64 *operations, GError **error)
+evaluate (OrtrainNode *node, OrtrainTensor *const *inputs, const gboolean *consumed, OrtrainTensor **outputs,
+          OrtrainHostContext *context, guint64 max_operations, guint64 *operations, GError **error)
 {
   OrtrainHostContext own;
   const guint n_outputs = node->outputs->len;
@@ -292,7 +307,7 @@ evaluate (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outpu
           ortrain_host_context_init (&own, ortrain_provider_get_host (), NULL);
           context = &own;
         }
-      ok = run_kernel (node, inputs, outputs, context, max_operations, operations, error);
+      ok = run_kernel (node, inputs, consumed, outputs, context, max_operations, operations, error);
     }
   for (guint k = 0; k < n_outputs && !ok; k++)
     g_clear_object (&outputs[k]);
@@ -304,12 +319,12 @@ ortrain_evaluate_node (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainT
                        OrtrainHostContext *context, GError **error)
 {
   guint64 operations;
-  return evaluate (node, inputs, outputs, context, G_MAXUINT64, &operations, error);
+  return evaluate (node, inputs, NULL, outputs, context, G_MAXUINT64, &operations, error);
 }
 
 gboolean
-ortrain_evaluate_node_within (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs,
-                              guint64 max_operations, guint64 *operations, GError **error)
+ortrain_evaluate_node_within (OrtrainNode *node, OrtrainTensor *const *inputs, const gboolean *consumed,
+                              OrtrainTensor **outputs, guint64 max_operations, guint64 *operations, GError **error)
 {
-  return evaluate (node, inputs, outputs, NULL, max_operations, operations, error);
+  return evaluate (node, inputs, consumed, outputs, NULL, max_operations, operations, error);
 }

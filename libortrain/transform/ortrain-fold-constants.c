@@ -132,6 +132,14 @@ refuse (OrtrainNode *node, const OrtrainFoldBudget *budget, Verdict verdict, gbo
   return FALSE;
 }
 
+/* Nothing but this node reads the constant, or, with n_uses 0, nothing at all. */
+static gboolean
+is_used_up (const OrtrainValue *value, guint n_uses)
+{
+  return value != NULL && value->tensor != NULL && value->uses.n == n_uses &&
+         value->kind == ORTRAIN_VALUE_INITIALIZER && value->role == ORTRAIN_ROLE_NONE && !value->is_output;
+}
+
 gboolean
 ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, OrtrainFoldBudget *budget, gboolean host, gboolean *folded,
                    GError **error)
@@ -143,6 +151,7 @@ ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, OrtrainFoldBudget *bu
   const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
   g_autofree OrtrainTensor **inputs = g_new0 (OrtrainTensor *, n_inputs + 1);
   g_autofree OrtrainTensor **outputs = g_new0 (OrtrainTensor *, n_outputs + 1);
+  g_autofree OrtrainValue **values = g_memdup2 (node->inputs->pdata, n_inputs * sizeof *values);
   if (node->op->flags & ORTRAIN_OP_SHAPE_ONLY)
     {
       outputs[0] = fold_shape (node, error);
@@ -151,12 +160,16 @@ ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, OrtrainFoldBudget *bu
     }
   else
     {
+      g_autofree gboolean *consumed = g_new0 (gboolean, n_inputs + 1);
       for (guint i = 0; i < n_inputs; i++)
-        inputs[i] = node->inputs->pdata[i] != NULL ? ((OrtrainValue *) node->inputs->pdata[i])->tensor : NULL;
+        {
+          inputs[i] = values[i] != NULL ? values[i]->tensor : NULL;
+          consumed[i] = budget->consumes && is_used_up (values[i], 1) && ortrain_tensor_is_exclusive (inputs[i]);
+        }
       g_autoptr (GError) local = NULL;
       guint64 operations;
-      if (!ortrain_evaluate_node_within (node, inputs, outputs, left (budget->max_work, budget->work), &operations,
-                                         &local))
+      if (!ortrain_evaluate_node_within (node, inputs, consumed, outputs, left (budget->max_work, budget->work),
+                                         &operations, &local))
         {
           if (g_error_matches (local, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET))
             return refuse (node, budget, FOLD_OVER_BUDGET, host, error);
@@ -181,6 +194,9 @@ ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, OrtrainFoldBudget *bu
       g_object_unref (outputs[k]);
     }
   ortrain_graph_delete_node (graph, node);
+  for (guint i = 0; budget->consumes && i < n_inputs; i++)
+    if (is_used_up (values[i], 0))
+      g_clear_object (&values[i]->tensor);
   *folded = TRUE;
   return TRUE;
 }

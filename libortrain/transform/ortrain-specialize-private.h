@@ -32,6 +32,8 @@ typedef struct
 {
   guint64 max_bytes, max_work;
   guint64 bytes, work;
+  gboolean consumes; /* constants go with their last reader, or their memory becomes its result: nobody looks at them
+                      * after that. A mask has several steps, each as large as the square of a sequence */
 } OrtrainFoldBudget;
 
 void ortrain_fold_budget_init (OrtrainFoldBudget *self);

@@ -247,6 +247,7 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
   g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
   OrtrainFoldBudget budget;
   ortrain_fold_budget_init (&budget);
+  budget.consumes = TRUE;
   gboolean ok = TRUE;
   while (pending->len > 0 && ok)
     {

@@ -219,7 +219,12 @@ test_layers (void)
       g_autofree gint64 *bytes = ortrain_recompute_probe_bytes (graph);
       g_autofree gboolean *kept = g_new0 (gboolean, graph->values->len + 1);
       guint n_layers, n_kept = 0;
-      g_assert_true (ortrain_recompute_layers_find (graph, bytes, narrows, kept, &n_layers));
+      g_assert_true (ortrain_recompute_layers_find (graph, bytes, kept, &n_layers));
+      if (narrows)
+        {
+          g_assert_true (ortrain_recompute_layers_narrow (graph, kept));
+          g_assert_false (ortrain_recompute_layers_narrow (graph, kept));
+        }
       g_assert_cmpuint (n_layers, >, 2);
       g_assert_cmpuint (n_layers, <=, 6);
       for (guint v = 0; v < graph->values->len; v++)
@@ -251,7 +256,7 @@ test_no_layers (void)
   g_autofree gint64 *bytes = ortrain_recompute_probe_bytes (graph);
   g_autofree gboolean *kept = g_new0 (gboolean, graph->values->len + 1);
   guint n_layers;
-  g_assert_false (ortrain_recompute_layers_find (graph, bytes, FALSE, kept, &n_layers));
+  g_assert_false (ortrain_recompute_layers_find (graph, bytes, kept, &n_layers));
   g_assert_cmpuint (n_layers, ==, 0);
   g_autoptr (OrtrainRecomputeReport) report = ortrain_recompute_list (graph, 1, NULL);
   g_autoptr (GHashTable) sizes = ortrain_recompute_sizes_new ();

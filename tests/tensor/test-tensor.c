@@ -566,6 +566,19 @@ test_attributes (void)
   g_assert_true (ortrain_attributes_equal (a, b));
   ortrain_attributes_set_ints (b, "pads", (gint64[]){ 1, 3 }, 2);
   g_assert_false (ortrain_attributes_equal (a, b));
+
+  /* copies share until one of them changes */
+  g_assert_cmpstr (ortrain_attributes_get_string (a, "mode", NULL), ==, "linear");
+  g_autoptr (OrtrainAttributes) c = ortrain_attributes_copy (a), d = ortrain_attributes_copy (c);
+  ortrain_attributes_remove (a, "pads");
+  ortrain_attributes_set_int (c, "axis", 5);
+  ortrain_attributes_remove (d, "absent");
+  g_assert_true (ortrain_attributes_has (c, "pads") && ortrain_attributes_has (d, "pads"));
+  g_assert_cmpint (ortrain_attributes_get_int (a, "axis", 7), ==, -1);
+  g_assert_cmpint (ortrain_attributes_get_int (d, "axis", 7), ==, -1);
+  ortrain_attributes_set_int (a, "axis", 6);
+  g_assert_cmpint (ortrain_attributes_get_int (c, "axis", 7), ==, 5);
+  g_assert_cmpint (ortrain_attributes_get_int (d, "axis", 7), ==, -1);
 }
 
 static void

@@ -245,6 +245,47 @@ test_many_small (void)
   g_assert_cmpuint (budget.work, <=, 100000 * 16);
 }
 
+/* y = -(x + x') and its like: what is read once more, is an output, or is held elsewhere keeps its contents, of the rest the
+ * memory becomes that of results. */
+static void
+test_consumed (void)
+{
+  for (guint consumes = 0; consumes < 2; consumes++)
+    {
+      g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("consumed");
+      OrtrainFoldBudget budget;
+      ortrain_fold_budget_init (&budget);
+      budget.consumes = consumes;
+      const gint64 dims[] = { 1000 };
+      OrtrainValue *x = add_floats (graph, dims, 1);
+      float *elements = ortrain_tensor_peek_writable (x->tensor);
+      for (guint i = 0; i < 1000; i++)
+        elements[i] = (float) i;
+      g_autoptr (OrtrainTensor) held = g_object_ref (x->tensor);
+      OrtrainValue *minus = op (graph, "Neg", "minus", x, NULL, NULL);
+      OrtrainValue *positive = op (graph, "Neg", "positive", minus, NULL, NULL);
+      OrtrainValue *square = op (graph, "Mul", "square", positive, positive, NULL);
+      OrtrainValue *shown = op (graph, "Neg", "shown", square, NULL, NULL);
+      OrtrainValue *twice = op (graph, "Neg", "twice", shown, NULL, NULL);
+      OrtrainValue *root = op (graph, "Sqrt", "root", twice, NULL, NULL);
+      OrtrainValue *sum =
+          op (graph, "Add", "sum", root, op (graph, "Reshape", "view", shown, add_ints (graph, dims, 1), NULL), NULL);
+      ortrain_graph_mark_output (graph, shown, TRUE);
+      fold (graph, sum, &budget);
+      g_assert_cmpuint (graph->nodes->len, ==, 0);
+      for (guint i = 0; i < 1000; i++)
+        {
+          const double v = i;
+          g_assert_cmpfloat (ortrain_tensor_get_scalar (held, i), ==, v);
+          g_assert_cmpfloat (ortrain_tensor_get_scalar (shown->tensor, i), ==, -v * v);
+          g_assert_cmpfloat (ortrain_tensor_get_scalar (sum->tensor, i), ==, v - v * v);
+        }
+      OrtrainValue *const steps[] = { minus, positive, square, twice, root };
+      for (guint i = 0; i < G_N_ELEMENTS (steps); i++)
+        g_assert_cmpint (steps[i]->tensor == NULL, ==, consumes);
+    }
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -257,5 +298,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/transform/fold-constants/deciding", test_deciding);
   g_test_add_func ("/transform/fold-constants/deciding-bytes", test_deciding_bytes);
   g_test_add_func ("/transform/fold-constants/many-small", test_many_small);
+  g_test_add_func ("/transform/fold-constants/consumed", test_consumed);
   return g_test_run ();
 }
