@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-body-private.h"
 
-#include "tensor/ortrain-einsum-private.h"
-
 #include <math.h>
 #include <string.h>
 
-/* Bodies of matrix products with transposes, of attention, and of the gradients of Einsum. */
+/* Bodies of matrix products with transposes, and of attention. */
 
 #define OP1(op, a) ortrain_body_op (self, op, a, NULL, NULL)
 #define OP2(op, a, b) ortrain_body_op (self, op, a, b, NULL)
@@ -282,95 +280,5 @@ ortrain_body_packed_attention_grad (OrtrainBody *self)
   ortrain_body_set (self, 0,
                     ortrain_body_op_with (self, "Concat", ortrain_body_attribute ("axis", 2), gradients[0],
                                           gradients[1], gradients[2]));
-  return TRUE;
-}
-
-/* ---- Einsum ---- */
-
-static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-
-/* x, but zero where axes `a` and `b` differ: they were one. */
-static OrtrainValue *
-only_diagonal (OrtrainBody *self, OrtrainValue *x, const gint64 *dims, gint rank, guint a, guint b)
-{
-  gint64 along[2][ORTRAIN_MAX_RANK];
-  for (gint d = 0; d < rank; d++)
-    along[0][d] = along[1][d] = 1;
-  along[0][a] = dims[a];
-  along[1][b] = dims[b];
-  OrtrainValue *equal =
-      OP2 ("Equal", ortrain_body_count (self, along[0], rank), ortrain_body_count (self, along[1], rank));
-  return WHERE (equal, x, NUMBER (x, 0));
-}
-
-/* (dy, shape of operand `index`, the other operands …): another Einsum, from which an axis that only this operand had
- * comes out as ones. Of a letter that stands twice in this operand, only the diagonal has a gradient. */
-gboolean
-ortrain_body_einsum_grad (OrtrainBody *self)
-{
-  const guint n = self->node->inputs->len - 1, index = (guint) ortrain_body_int (self, "index", 0);
-  OrtrainValue *inputs[ORTRAIN_EINSUM_MAX_OPERANDS + 1], *dx = ortrain_node_output (self->node, 0);
-  gint ranks[ORTRAIN_EINSUM_MAX_OPERANDS] = { 0 }, first_of[ORTRAIN_EINSUM_MAX_LABELS];
-  gint64 dims[ORTRAIN_MAX_RANK], shape[ORTRAIN_MAX_RANK];
-  gboolean seen[ORTRAIN_EINSUM_MAX_LABELS] = { FALSE };
-  OrtrainEinsum e;
-  guint from = 2;
-  if (n > ORTRAIN_EINSUM_MAX_OPERANDS || index >= n || dx == NULL)
-    return FALSE;
-  for (guint i = 0; i < n; i++)
-    {
-      inputs[i] = i == index ? ortrain_body_input (self, 0) : ortrain_body_input (self, from++);
-      ranks[i] = i == index ? dx->rank : inputs[i]->rank;
-    }
-  if (!ortrain_einsum_parse (ortrain_attributes_get_string (self->node->attributes, "equation", ""), n, ranks, &e) ||
-      e.n_labels > strlen (letters))
-    return FALSE;
-  g_autoptr (GString) equation = g_string_new (NULL);
-  for (guint i = 0; i < n; i++)
-    {
-      const OrtrainEinsumTerm *term = i == index ? &e.output : &e.operands[i];
-      g_string_append (equation, i > 0 ? "," : "");
-      for (guint d = 0; d < term->rank; d++)
-        {
-          g_string_append_c (equation, letters[term->labels[d]]);
-          seen[term->labels[d]] = TRUE;
-        }
-    }
-  g_string_append (equation, "->");
-  ortrain_body_dims (dx, dims);
-  const OrtrainEinsumTerm *own = &e.operands[index];
-  for (guint d = 0; d < own->rank; d++)
-    {
-      guint before = 0;
-      while (own->labels[before] != own->labels[d])
-        before++;
-      first_of[d] = (gint) before;
-      shape[d] = 1;
-      if (seen[own->labels[d]] && before == d)
-        {
-          g_string_append_c (equation, letters[own->labels[d]]);
-          shape[d] = 0; /* as it comes */
-        }
-    }
-  OrtrainAttributes *attributes = ortrain_attributes_new ();
-  ortrain_attributes_set_string (attributes, "equation", equation->str);
-  OrtrainNode *node = ortrain_body_node (self, "Einsum", inputs, n, 1, attributes);
-  OrtrainValue *result = node != NULL ? ortrain_node_output (node, 0) : NULL;
-  if (result == NULL)
-    return TRUE;
-  gint64 found[ORTRAIN_MAX_RANK];
-  ortrain_body_dims (result, found);
-  for (guint d = 0, k = 0; d < own->rank; d++)
-    if (shape[d] == 0)
-      shape[d] = found[k++];
-  result = ortrain_body_reshape (self, result, shape, (gint) own->rank);
-  for (guint d = 0; d < own->rank; d++) /* an extent of 1 that was broadcast */
-    if (dims[d] == 1 && shape[d] != 1)
-      result = ortrain_body_reduce (self, "ReduceSum", result, 1u << d, TRUE);
-  result = OP2 ("Expand", result, ortrain_body_ints (self, dims, dx->rank));
-  for (guint d = 0; d < own->rank; d++)
-    if (first_of[d] != (gint) d)
-      result = only_diagonal (self, result, dims, dx->rank, (guint) first_of[d], d);
-  ortrain_body_set (self, 0, result);
   return TRUE;
 }

@@ -3,8 +3,8 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* Bodies: what a node of an operator of our own computes, written in standard ONNX operators. A provider without a
- * kernel for the operator runs its body; a test compares the two. A row's `expand` writes the nodes of the body in
+/* Bodies: what a node of an operator of our own, or of Einsum, computes, written in simpler operators of ONNX. A provider
+ * without a kernel for the operator runs its body; a test compares the two. A row's `expand` writes the nodes of the body in
  * front of the node and says which value is which output; all shapes are numbers.
  *
  * 16-bit operands come in float32, and results go back to their types: kernels of 16-bit types compute in float32 too.
@@ -92,7 +92,6 @@ gboolean ortrain_body_linear (OrtrainBody *self);
 gboolean ortrain_body_linear_gelu (OrtrainBody *self);
 gboolean ortrain_body_linear_gelu_grad (OrtrainBody *self);
 gboolean ortrain_body_linear_grad (OrtrainBody *self);
-gboolean ortrain_body_einsum_grad (OrtrainBody *self);
 /* Drops of x what a Dropout node drops whose ratio is input `ratio`, behind which is `training`; x if there is none. */
 OrtrainValue *ortrain_body_drop (OrtrainBody *self, OrtrainValue *x, guint ratio);
 gboolean ortrain_body_attention (OrtrainBody *self);
@@ -101,6 +100,9 @@ gboolean ortrain_body_packed_attention (OrtrainBody *self);
 gboolean ortrain_body_packed_attention_grad (OrtrainBody *self);
 gboolean ortrain_body_relative_attention (OrtrainBody *self);
 gboolean ortrain_body_relative_attention_grad (OrtrainBody *self);
+
+gboolean ortrain_body_einsum (OrtrainBody *self);
+gboolean ortrain_body_einsum_grad (OrtrainBody *self);
 
 gboolean ortrain_body_softmax_grad (OrtrainBody *self);
 gboolean ortrain_body_log_softmax_grad (OrtrainBody *self);

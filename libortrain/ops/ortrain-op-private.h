@@ -187,7 +187,7 @@ struct _OrtrainOpDef
    * ortrain-zero-sums-private.h */
   void (*zero_sums) (OrtrainZeroSums *sums, OrtrainNode *node);
 
-  /* Of our own operators: writes the same in standard operators; FALSE where they cannot. ortrain-body-private.h */
+  /* Of our own operators, and Einsum: writes the same in standard operators; FALSE where they cannot. ortrain-body-private.h */
   gboolean (*expand) (OrtrainBody *body);
   const char *no_body; /* why there is none */
 

@@ -5,9 +5,8 @@
 #include "ops/ortrain-shape-helpers-private.h"
 #include "tensor/ortrain-einsum-private.h"
 
-/* Einsum. What is a matrix product in disguise is written as one when a graph is created; the rest has a kernel of
- * loops.
- */
+/* Einsum. What is a matrix product in disguise is written as one when a graph is created; the rest has a kernel of loops
+ * on the CPU, and a body for devices. */
 
 static gboolean
 infer_einsum (OrtrainInferContext *ctx, GError **error)
@@ -269,7 +268,7 @@ grad_einsum (OrtrainGradContext *ctx, GError **error)
 /* clang-format off */
 static const OrtrainOpDef rows[] = {
   { .name = "Einsum", .domain = "", .mixed = ORTRAIN_MIXED_NARROW, .since = 12, .min_inputs = 1, .max_inputs = -1, .min_outputs = 1,
-    .max_outputs = 1, .types = ".0", .infer = infer_einsum, .gradient = grad_einsum, .upgrade = upgrade_einsum, .weight_inputs = ~(guint32) 0, .channels = ORTRAIN_CHANNELS_ANY,
+    .max_outputs = 1, .types = ".0", .infer = infer_einsum, .gradient = grad_einsum, .expand = ortrain_body_einsum, .upgrade = upgrade_einsum, .weight_inputs = ~(guint32) 0, .channels = ORTRAIN_CHANNELS_ANY,
     .input_roles = { "weight", "weight", "weight", "weight", "weight", "weight", "weight", "weight" } },
   { .name = "EinsumGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = -1, .min_outputs = 1,
     .max_outputs = 1, .shape_inputs = 2, .no_grad_inputs = 2, .vector_inputs = 2, .types = ".l0", .infer = infer_einsum_grad, .expand = ortrain_body_einsum_grad },

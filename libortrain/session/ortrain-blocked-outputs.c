@@ -20,7 +20,10 @@ ortrain_node_is_without_kernel (const OrtrainNode *node, const OrtrainProvider *
              : output != NULL ? output->dtype
                               : ORTRAIN_DTYPE_UNDEFINED,
   };
-  return !needs_no_kernel (node) && node->op->expand == NULL &&
+  /* the host has kernels for ONNX's own operators: a body is for other devices */
+  const gboolean has_body =
+      node->op->expand != NULL && (*node->domain != '\0' || provider != ortrain_provider_get_host ());
+  return !needs_no_kernel (node) && !has_body &&
          provider->klass->find_kernel (provider, node->domain, node->op_type, &operand, 1, NULL, 0) == NULL;
 }
 

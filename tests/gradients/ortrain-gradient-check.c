@@ -312,7 +312,7 @@ interpret (OrtrainGraph *source, GArray *feeds, GHashTable *wanted, GError **err
         return FALSE;
       if (observer != NULL)
         observer (node, in, out, observer_data);
-      if (body_checks != NULL && g_str_equal (node->domain, ORTRAIN_DOMAIN) &&
+      if (body_checks != NULL && (g_str_equal (node->domain, ORTRAIN_DOMAIN) || node->op->expand != NULL) &&
           !compare_body (node, in, out, &context, error))
         return FALSE;
       for (guint k = 0; k < node->outputs->len; k++)
