@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fake-cuda.h"
+#include "fake-cuda-counts.h"
 #include "fake-cuda-hold.h"
 #include "simt-internal.h"
 
@@ -18,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-/* ---- settings and counts ---- */
+/* ---- settings ---- */
 
 static uint64_t
 get_setting (const char *name, uint64_t fallback)
@@ -38,56 +39,11 @@ get_order (void)
                                       : SIMT_ORDER_FORWARD;
 }
 
-static std::mutex counts_lock;
-static OrtrainFakeCudaCounts counts;
-static std::map<std::string, uint64_t> launches;
-
-#define COUNT(field)                                                                                                   \
-  do                                                                                                                   \
-    {                                                                                                                  \
-      std::lock_guard<std::mutex> guard (counts_lock);                                                                 \
-      counts.field++;                                                                                                  \
-    }                                                                                                                  \
-  while (0)
-
-OrtrainFakeCudaCounts
-ortrain_fake_cuda_get_counts (void)
-{
-  std::lock_guard<std::mutex> guard (counts_lock);
-  return counts;
-}
-
-uint64_t
-ortrain_fake_cuda_count_launches (const char *name)
-{
-  std::lock_guard<std::mutex> guard (counts_lock);
-  const auto found = launches.find (name);
-  return found != launches.end () ? found->second : 0;
-}
-
-void
-ortrain_fake_cuda_count (const char *name)
-{
-  std::lock_guard<std::mutex> guard (counts_lock);
-  launches[name]++;
-}
-
 int
 ortrain_fake_cuda_get_choices (void)
 {
   const char *text = getenv ("ORTRAIN_FAKE_CUDA_CHOICES");
   return text != nullptr ? atoi (text) : 0;
-}
-
-static char *trace;
-static size_t trace_size;
-
-void
-ortrain_fake_cuda_trace (char *text, size_t size)
-{
-  std::lock_guard<std::mutex> guard (counts_lock);
-  trace = text;
-  trace_size = size;
 }
 
 /* ---- memory ---- */
@@ -280,20 +236,6 @@ run_stream (OrtrainFakeStream *stream)
     }
 }
 
-static void
-count_launch (const Operation &operation)
-{
-  std::lock_guard<std::mutex> guard (counts_lock);
-  const char *name = operation.name.empty () ? operation.other : operation.name.c_str ();
-  const size_t length = trace != nullptr ? strlen (trace) : 0;
-  if (trace != nullptr && name != nullptr && length + strlen (name) + 2 <= trace_size)
-    snprintf (trace + length, trace_size - length, "%s\n", name);
-  if (operation.name.empty ())
-    return;
-  counts.n_launches++;
-  launches[operation.name]++;
-}
-
 static cudaError_t
 submit (OrtrainFakeStream *stream, std::shared_ptr<Operation> operation)
 {
@@ -309,7 +251,7 @@ submit (OrtrainFakeStream *stream, std::shared_ptr<Operation> operation)
         stream->graph->operations.push_back (std::move (operation));
       return cudaSuccess;
     }
-  count_launch (*operation);
+  fake_cuda_count_launch (operation->name, operation->other);
   if (operation->record == nullptr && operation->wait == nullptr)
     COUNT (n_submissions);
   std::lock_guard<std::mutex> guard (stream->lock);
@@ -548,11 +490,11 @@ cudaMemcpyAsync (void *destination, const void *source, size_t n_bytes, cudaMemc
   const bool from_host = !is_device (source) && !is_pinned (source);
   const bool to_host = !is_device (destination) && !is_pinned (destination);
   {
-    std::lock_guard<std::mutex> guard (counts_lock);
-    counts.n_copies++;
-    counts.n_bytes_copied += n_bytes;
-    counts.n_ordinary_copies += from_host || to_host;
-    counts.n_early_copies += !is_device (source) && is_device (destination) && !stream->has_graphs;
+    std::lock_guard<std::mutex> guard (fake_cuda_counts_lock);
+    fake_cuda_counts.n_copies++;
+    fake_cuda_counts.n_bytes_copied += n_bytes;
+    fake_cuda_counts.n_ordinary_copies += from_host || to_host;
+    fake_cuda_counts.n_early_copies += !is_device (source) && is_device (destination) && !stream->has_graphs;
   }
   if (!is_device (source) && is_device (destination))
     fake_cuda_note_copy ({ source, destination, n_bytes, stream, !from_host, stream->has_graphs });
@@ -750,7 +692,7 @@ cudaGraphLaunch (cudaGraphExec_t exec, cudaStream_t stream)
   COUNT (n_graph_launches);
   COUNT (n_submissions);
   for (const auto &operation : exec->operations)
-    count_launch (*operation);
+    fake_cuda_count_launch (operation->name, operation->other);
   std::lock_guard<std::mutex> guard (stream->lock);
   for (const auto &operation : exec->operations)
     stream->queue.push_back (operation);

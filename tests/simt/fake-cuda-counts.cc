@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "fake-cuda-counts.h"
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+std::mutex fake_cuda_counts_lock;
+OrtrainFakeCudaCounts fake_cuda_counts;
+static std::map<std::string, uint64_t> launches;
+
+OrtrainFakeCudaCounts
+ortrain_fake_cuda_get_counts (void)
+{
+  std::lock_guard<std::mutex> guard (fake_cuda_counts_lock);
+  return fake_cuda_counts;
+}
+
+uint64_t
+ortrain_fake_cuda_count_launches (const char *name)
+{
+  std::lock_guard<std::mutex> guard (fake_cuda_counts_lock);
+  const auto found = launches.find (name);
+  return found != launches.end () ? found->second : 0;
+}
+
+void
+ortrain_fake_cuda_count (const char *name)
+{
+  std::lock_guard<std::mutex> guard (fake_cuda_counts_lock);
+  launches[name]++;
+}
+
+static char *trace;
+static size_t trace_size;
+
+void
+ortrain_fake_cuda_trace (char *text, size_t size)
+{
+  std::lock_guard<std::mutex> guard (fake_cuda_counts_lock);
+  trace = text;
+  trace_size = size;
+}
+
+void
+fake_cuda_count_launch (const std::string &name, const char *other)
+{
+  std::lock_guard<std::mutex> guard (fake_cuda_counts_lock);
+  const char *line = name.empty () ? other : name.c_str ();
+  const size_t length = trace != nullptr ? strlen (trace) : 0;
+  if (trace != nullptr && line != nullptr && length + strlen (line) + 2 <= trace_size)
+    snprintf (trace + length, trace_size - length, "%s\n", line);
+  if (name.empty ())
+    return;
+  fake_cuda_counts.n_launches++;
+  launches[name]++;
+}

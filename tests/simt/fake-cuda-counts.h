@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "fake-cuda.h"
+
+#include <mutex>
+#include <string>
+
+/* What the emulated runtime counts of its calls. */
+extern std::mutex fake_cuda_counts_lock;
+extern OrtrainFakeCudaCounts fake_cuda_counts;
+
+#define COUNT(field)                                                                                                   \
+  do                                                                                                                   \
+    {                                                                                                                  \
+      std::lock_guard<std::mutex> guard (fake_cuda_counts_lock);                                                       \
+      fake_cuda_counts.field++;                                                                                        \
+    }                                                                                                                  \
+  while (0)
+
+/* name: of a launch; other: what else it is within the device, or NULL */
+void fake_cuda_count_launch (const std::string &name, const char *other);
