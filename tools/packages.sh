@@ -5,7 +5,7 @@
 packages_build="build-essential pkg-config meson ninja-build libglib2.0-dev libgirepository1.0-dev libprotobuf-c-dev
   protobuf-c-compiler libonnx-dev libjson-glib-dev libgdk-pixbuf-2.0-dev zlib1g-dev libdnnl-dev libopenblas-pthread-dev"
 packages_quickstart="dataset-fashion-mnist"
-packages_package="debhelper dpkg-dev dh-python gobject-introspection valac gir1.2-json-1.0 gi-docgen python3"
+packages_package="git debhelper dpkg-dev dh-python gobject-introspection valac gir1.2-json-1.0 gi-docgen python3"
 packages_check="python3-gi python3-numpy python3-matplotlib python3-venv gjs valac gir1.2-json-1.0 libonnx-testdata dataset-fashion-mnist clang
   libclang-rt-14-dev clang-format gi-docgen git"
 

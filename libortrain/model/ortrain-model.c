@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-model-private.h"
 
+#include "core/ortrain-bytes.h"
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-python-private.h"
 #include "core/ortrain-text-private.h"
@@ -735,7 +736,7 @@ ortrain_model_to_string (OrtrainModel *self)
 
   GString *out = g_string_new (NULL);
   g_autofree char *file = self->path != NULL ? g_filename_display_basename (self->path) : g_strdup ("(in memory)");
-  g_autofree char *size = g_format_size (ortrain_model_get_n_bytes (self));
+  g_autofree char *size = ortrain_format_bytes (ortrain_model_get_n_bytes (self));
   const char *version = ortrain_model_get_producer_version (self), *producer = ortrain_model_get_producer_name (self);
 
   g_string_append_printf (out, "Model       %s, %s\n", file, size);

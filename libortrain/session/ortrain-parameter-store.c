@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-parameter-store-private.h"
 
+#include "core/ortrain-bytes.h"
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
@@ -227,20 +228,14 @@ get_scalars_bytes (OrtrainParameterStore *self)
   return ortrain_update_set_get_n_scalars (self->updates) * sizeof (double);
 }
 
-static char *
-show_bytes (guint64 bytes)
-{
-  return g_format_size_full (bytes, G_FORMAT_SIZE_IEC_UNITS);
-}
-
 /* What the memory is for, before the provider's words on how much there is. */
 static void
 explain_needs (OrtrainParameterStore *self, GError **error)
 {
-  g_autofree char *parameters = show_bytes (self->bytes[ORTRAIN_CATEGORY_PARAMETER]);
-  g_autofree char *gradients = show_bytes (self->bytes[ORTRAIN_CATEGORY_GRADIENT]);
-  g_autofree char *states = show_bytes (self->bytes[ORTRAIN_CATEGORY_STATE]);
-  g_autofree char *buffers = show_bytes (self->bytes[ORTRAIN_CATEGORY_BUFFER]);
+  g_autofree char *parameters = ortrain_format_bytes (self->bytes[ORTRAIN_CATEGORY_PARAMETER]);
+  g_autofree char *gradients = ortrain_format_bytes (self->bytes[ORTRAIN_CATEGORY_GRADIENT]);
+  g_autofree char *states = ortrain_format_bytes (self->bytes[ORTRAIN_CATEGORY_STATE]);
+  g_autofree char *buffers = ortrain_format_bytes (self->bytes[ORTRAIN_CATEGORY_BUFFER]);
   g_prefix_error (error, "Parameters (%s), gradients (%s), optimizer state (%s) and buffers (%s): ", parameters,
                   gradients, states, buffers);
 }

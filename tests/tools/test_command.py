@@ -486,6 +486,8 @@ class Work(unittest.TestCase):
 
     def test_info(self):
         self.assertIn("image", ortrain("info", "cnn.onnx")[0])
+        plain = subprocess.run(["ortrain", "info", "cnn.onnx"], capture_output=True, text=True, cwd=folder, env=environment | {"LC_ALL": "C"})
+        self.assertRegex(plain.stdout, r"^Model       cnn\.onnx, [\d.]+ KiB\n")      # in a bare system there is no locale
         self.assertIn("Conv", ortrain("info", "cnn.onnx", "--nodes")[0])
         self.assertRegex(ortrain("info", "cnn.onnx", "--parameters")[0],
                          r"(?m)^trained +\d+  \S+ float32 \[.*\]: weight of Conv '[\s\S]*^not trained +\d+ .*: running "
