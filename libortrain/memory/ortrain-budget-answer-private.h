@@ -10,8 +10,10 @@
 
 typedef struct
 {
-  gboolean overlaps;                        /* copies beside computing */
-  gboolean *choice;                         /* [2 * n_values]: what is kept, then what of it is offloaded */
+  gboolean refused;  /* nothing fits: the choice is the one that needs least */
+  gboolean overlaps; /* copies beside computing */
+  gboolean
+      *choice; /* [2 * n_values]: what is kept, then what of it is offloaded; NULL: the graph as it is needs least */
   GPtrArray *known;                         /* of the same, for the family */
   guint8 digest[ORTRAIN_PLAN_DIGEST_BYTES]; /* of the plan */
 } OrtrainBudgetAnswer;

@@ -48,6 +48,16 @@ put_int (Sink *to, gint64 value)
 }
 
 static void
+put_ints (Sink *to, const gint64 *values, gsize n)
+{
+  for (gsize i = 0; i < n; i++)
+    put_int (to, values[i]);
+}
+
+#define PUT_INTS(to, ...)                                                                                              \
+  put_ints (to, (const gint64[]){ __VA_ARGS__ }, sizeof ((const gint64[]){ __VA_ARGS__ }) / sizeof (gint64))
+
+static void
 put_double (Sink *to, double value)
 {
   gint64 bits;
@@ -148,11 +158,7 @@ put_node (Sink *to, const OrtrainGraph *graph, const OrtrainNode *node)
   put_text (to, node->domain);
   put_text (to, node->op_type);
   put_text (to, node->name);
-  put_int (to, node->phase);
-  put_int (to, node->number);
-  put_int (to, node->recomputes != NULL);
-  put_int (to, node->on_host);
-  put_int (to, node->is_update);
+  PUT_INTS (to, node->phase, node->number, node->recomputes != NULL, node->on_host, node->is_update);
   put_text (to, ortrain_graph_get_label (graph, node->scope));
   put_operands (to, graph, node->inputs);
   put_operands (to, graph, node->outputs);
@@ -168,20 +174,13 @@ put_node (Sink *to, const OrtrainGraph *graph, const OrtrainNode *node)
 static void
 put_graph (Sink *to, const OrtrainGraph *graph)
 {
-  put_int (to, graph->opset);
-  put_int (to, graph->next_number);
-  put_int (to, graph->values->len);
+  PUT_INTS (to, graph->opset, graph->next_number, graph->values->len);
   for (guint v = 0; v < graph->values->len; v++)
     {
       const OrtrainValue *value = graph->values->pdata[v];
       put_text (to, value->name);
-      put_int (to, value->kind);
-      put_int (to, value->dtype);
-      put_int (to, value->role);
-      put_int (to, value->is_output);
-      put_int (to, value->on_host);
-      put_int (to, value->tensor != NULL);
-      put_int (to, value->partner != NULL ? (gint64) value->partner->id : -1);
+      PUT_INTS (to, value->kind, value->dtype, value->role, value->is_output, value->on_host, value->tensor != NULL,
+                value->partner != NULL ? (gint64) value->partner->id : -1);
       put_dims (to, value->dims, value->rank);
     }
   put_operands (to, graph, graph->inputs);
@@ -213,38 +212,23 @@ put_kernels (Sink *to, const OrtrainMemoryPlan *plan)
 static void
 put_plan (Sink *to, const OrtrainMemoryPlan *plan)
 {
-  put_int (to, (gint64) plan->arena_bytes);
-  put_int (to, (gint64) plan->host_arena_bytes);
-  put_int (to, (gint64) plan->lower_bound_bytes);
-  put_int (to, (gint64) plan->alignment);
+  PUT_INTS (to, (gint64) plan->arena_bytes, (gint64) plan->host_arena_bytes, (gint64) plan->lower_bound_bytes,
+            (gint64) plan->alignment);
   for (guint c = 0; c <= ORTRAIN_CATEGORY_OUTPUT; c++)
     put_int (to, (gint64) plan->persistent[c]);
   put_int (to, plan->n_values);
   for (guint v = 0; v < plan->n_values; v++)
     {
       const OrtrainPlanValue *value = &plan->values[v];
-      put_int (to, value->root);
-      put_int (to, (gint64) value->bytes);
-      put_int (to, value->region);
-      put_int (to, (gint64) value->offset);
-      put_int (to, value->first);
-      put_int (to, value->last);
-      put_int (to, value->category);
+      PUT_INTS (to, value->root, (gint64) value->bytes, value->region, (gint64) value->offset, value->first,
+                value->last, value->category);
     }
   put_int (to, plan->n_steps);
   for (guint s = 0; s < plan->n_steps; s++)
     {
       const OrtrainPlanStep *step = &plan->steps[s];
-      put_int (to, step->node->number);
-      put_int (to, step->recomputes);
-      put_int (to, step->phase);
-      put_int (to, step->stream);
-      put_int (to, step->n_inputs);
-      put_int (to, step->n_outputs);
-      put_int (to, step->workspace);
-      put_int (to, step->n_waits);
-      put_int (to, (gint64) step->accumulates);
-      put_int (to, (gint64) step->gradients);
+      PUT_INTS (to, step->node->number, step->recomputes, step->phase, step->stream, step->n_inputs, step->n_outputs,
+                step->workspace, step->n_waits, (gint64) step->accumulates, (gint64) step->gradients);
       put_double (to, step->flops);
       put_double (to, step->bytes_moved);
     }
@@ -292,15 +276,9 @@ ortrain_budget_answer_make_key (OrtrainGraph *graph, const OrtrainMemoryPlan *ba
   guint8 digest[ORTRAIN_PLAN_DIGEST_BYTES];
   put_provider (key, request->provider->klass);
   put_provider (key, (request->host != NULL ? request->host : request->provider)->klass);
-  put_int (key, request->keep_outputs_in_arena);
-  put_int (key, request->two_streams);
-  put_int (key, request->overlaps_offloads);
-  put_int (key, request->without_search);
-  put_int (key, (gint64) budget->bytes);
-  put_int (key, budget->level);
-  put_int (key, budget->any);
-  put_int (key, budget->offloads);
-  put_int (key, budget->family != NULL); /* its answers have more */
+  PUT_INTS (key, request->keep_outputs_in_arena, request->two_streams, request->overlaps_offloads,
+            request->without_search, (gint64) budget->bytes, budget->level, budget->any, budget->offloads,
+            budget->family != NULL /* its answers have more */);
   for (guint c = 0; c <= ORTRAIN_CATEGORY_OUTPUT; c++)
     put_int (key, budget->persistent[c]);
   put_graph (key, graph);
@@ -343,6 +321,15 @@ get_choice (const guint8 *from, guint n_values)
   return choice;
 }
 
+/* Bits of a number in the file. */
+enum
+{
+  FLAG_OVERLAPS = 1,
+  FLAG_REFUSED = 2,
+  FLAG_AS_IT_IS = 4, /* there is no choice */
+  ALL_FLAGS = 7,
+};
+
 /* The digest, three numbers, the choice, and those for the family. */
 void
 ortrain_budget_answer_store (const OrtrainBudgetAnswer *self, GBytes *key, guint n_values)
@@ -351,11 +338,14 @@ ortrain_budget_answer_store (const OrtrainBudgetAnswer *self, GBytes *key, guint
   gconstpointer key_data = g_bytes_get_data (key, &n_key);
   GByteArray *contents = g_byte_array_new ();
   g_byte_array_append (contents, self->digest, sizeof self->digest);
-  const gint64 numbers[] = { GINT64_TO_LE ((gint64) n_values), GINT64_TO_LE ((gint64) self->overlaps),
-                             GINT64_TO_LE ((gint64) self->known->len) };
+  const guint n_known = self->known != NULL ? self->known->len : 0;
+  const gint64 flags = (self->overlaps ? FLAG_OVERLAPS : 0) | (self->refused ? FLAG_REFUSED : 0) |
+                       (self->choice == NULL ? FLAG_AS_IT_IS : 0);
+  const gint64 numbers[] = { GINT64_TO_LE ((gint64) n_values), GINT64_TO_LE (flags), GINT64_TO_LE ((gint64) n_known) };
   g_byte_array_append (contents, (const guint8 *) numbers, sizeof numbers);
-  put_choice (contents, self->choice, n_values);
-  for (guint c = 0; c < self->known->len; c++)
+  if (self->choice != NULL)
+    put_choice (contents, self->choice, n_values);
+  for (guint c = 0; c < n_known; c++)
     put_choice (contents, self->known->pdata[c], n_values);
   g_autoptr (GBytes) bytes = g_byte_array_free_to_bytes (contents);
   ortrain_disk_cache_store (CACHE_KIND, key_data, n_key, bytes);
@@ -377,16 +367,18 @@ ortrain_budget_answer_lookup (GBytes *key, guint n_values)
   memcpy (numbers, contents + ORTRAIN_PLAN_DIGEST_BYTES, sizeof numbers);
   for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
     numbers[i] = GINT64_FROM_LE (numbers[i]);
-  if (numbers[0] != n_values || numbers[1] < 0 || numbers[1] > 1 || numbers[2] < 0 || numbers[2] > MAX_KNOWN ||
-      n != n_head + n_choice * (1 + (gsize) numbers[2]))
+  const gboolean has_choice = !(numbers[1] & FLAG_AS_IT_IS);
+  if (numbers[0] != n_values || numbers[1] < 0 || numbers[1] > ALL_FLAGS || numbers[2] < 0 || numbers[2] > MAX_KNOWN ||
+      n != n_head + n_choice * (has_choice + (gsize) numbers[2]))
     return NULL;
   OrtrainBudgetAnswer *self = g_new0 (OrtrainBudgetAnswer, 1);
   memcpy (self->digest, contents, ORTRAIN_PLAN_DIGEST_BYTES);
-  self->overlaps = numbers[1] == 1;
-  self->choice = get_choice (contents + n_head, n_values);
+  self->refused = (numbers[1] & FLAG_REFUSED) != 0;
+  self->overlaps = (numbers[1] & FLAG_OVERLAPS) != 0;
+  self->choice = has_choice ? get_choice (contents + n_head, n_values) : NULL;
   self->known = g_ptr_array_new_with_free_func (g_free);
-  for (gsize c = 1; c <= (gsize) numbers[2]; c++)
-    g_ptr_array_add (self->known, get_choice (contents + n_head + c * n_choice, n_values));
+  for (gsize c = 0; c < (gsize) numbers[2]; c++)
+    g_ptr_array_add (self->known, get_choice (contents + n_head + (has_choice + c) * n_choice, n_values));
   return self;
 }
 

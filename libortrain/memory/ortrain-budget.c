@@ -55,7 +55,7 @@ typedef struct
   gboolean *offloadable; /* [n_values]: roots */
   GArray *cuts;
   GPtrArray *choices;
-  const Choice *taken;     /* the one that was found */
+  const Choice *taken;     /* the one that was found, or needs least: of `smallest`; NULL: the graph as it is does */
   gboolean taken_overlaps; /* and how it was planned */
 } Search;
 
@@ -501,13 +501,15 @@ try_choices (Search *search, const OrtrainPlanRequest *request, const OrtrainBud
           if (family != NULL && way == 1)
             ortrain_budget_family_set_scale (family, choice->index,
                                              (double) (peak - persistent) / (double) MAX (choice->promise, 1));
-          if (peak < ortrain_memory_plan_get_peak_bytes (*smallest))
-            g_set_object (smallest, plan);
-          if (peak > budget->bytes)
-            continue;
-          *found = g_steal_pointer (&plan);
-          search->taken = choice;
-          search->taken_overlaps = way == 0;
+          const gboolean fits = peak <= budget->bytes;
+          if (fits || peak < ortrain_memory_plan_get_peak_bytes (*smallest))
+            {
+              g_set_object (smallest, plan);
+              search->taken = choice;
+              search->taken_overlaps = way == 0;
+            }
+          if (fits)
+            *found = g_steal_pointer (&plan);
         }
     }
   return TRUE;
@@ -515,26 +517,36 @@ try_choices (Search *search, const OrtrainPlanRequest *request, const OrtrainBud
 
 /* ---- What an earlier search found ---- */
 
-/* The plan of an answer, if it is what the search would find. */
-static OrtrainMemoryPlan *
+/* FALSE: there is no answer, or it is not what the search would find. TRUE with found NULL: that there is none. */
+static gboolean
 restore (Search *search, GBytes *key, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
-         OrtrainMemoryPlan *base)
+         OrtrainMemoryPlan *base, OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found)
 {
   guint8 digest[ORTRAIN_PLAN_DIGEST_BYTES];
   const guint n_values = search->n_values;
   g_autoptr (OrtrainBudgetAnswer) answer = ortrain_budget_answer_lookup (key, n_values);
+  g_autoptr (OrtrainMemoryPlan) plan = NULL;
   if (answer == NULL)
-    return NULL;
-  add_known_choice (search, g_steal_pointer (&answer->choice));
-  g_autoptr (OrtrainMemoryPlan) plan =
-      plan_choice (search->graph, search->choices->pdata[0], answer->overlaps, base, request, budget, NULL);
-  g_ptr_array_set_size (search->choices, 0);
+    return FALSE;
+  if (answer->choice == NULL)
+    plan = g_object_ref (base);
+  else
+    {
+      add_known_choice (search, g_steal_pointer (&answer->choice));
+      plan = plan_choice (search->graph, search->choices->pdata[0], answer->overlaps, base, request, budget, NULL);
+      g_ptr_array_set_size (search->choices, 0);
+    }
   if (plan == NULL || !ortrain_budget_has_same_arithmetic (plan, base) ||
-      ortrain_memory_plan_get_peak_bytes (plan) > budget->bytes)
-    return NULL;
+      (ortrain_memory_plan_get_peak_bytes (plan) > budget->bytes) != answer->refused)
+    return FALSE;
   ortrain_memory_plan_compute_digest (plan, digest);
   if (memcmp (digest, answer->digest, sizeof digest) != 0)
-    return NULL;
+    return FALSE;
+  if (ortrain_memory_plan_get_peak_bytes (plan) < ortrain_memory_plan_get_peak_bytes (*smallest))
+    g_set_object (smallest, plan);
+  if (answer->refused)
+    return TRUE;
+  *found = g_steal_pointer (&plan);
   if (budget->family != NULL)
     ortrain_budget_family_begin (budget->family, search->graph, FALSE);
   for (guint c = 0; c < answer->known->len && budget->family != NULL; c++)
@@ -542,20 +554,29 @@ restore (Search *search, GBytes *key, const OrtrainPlanRequest *request, const O
       const gboolean *kept = answer->known->pdata[c];
       ortrain_budget_family_add (budget->family, kept, kept + n_values);
     }
-  return g_steal_pointer (&plan);
+  return TRUE;
 }
 
+/* plan: what was found, or else needs least. */
 static void
 keep_answer (const Search *search, GBytes *key, const OrtrainBudget *budget, OrtrainMemoryPlan *plan)
 {
   const guint n_values = search->n_values;
-  g_autofree gboolean *choice = g_new (gboolean, 2 * n_values + 1);
-  memcpy (choice, search->taken->kept, n_values * sizeof *choice);
-  memcpy (choice + n_values, search->taken->offloaded, n_values * sizeof *choice);
-  g_autoptr (GPtrArray) known =
-      budget->family != NULL ? ortrain_budget_family_list (budget->family, search->graph) : g_ptr_array_new ();
-  g_ptr_array_set_free_func (known, g_free);
-  OrtrainBudgetAnswer answer = { .overlaps = search->taken_overlaps, .choice = choice, .known = known };
+  g_autofree gboolean *choice = NULL;
+  OrtrainBudgetAnswer answer = { .refused = ortrain_memory_plan_get_peak_bytes (plan) > budget->bytes };
+  g_autoptr (GPtrArray) known = NULL;
+  if (search->taken != NULL)
+    {
+      answer.overlaps = search->taken_overlaps;
+      answer.choice = choice = g_new (gboolean, 2 * n_values + 1);
+      memcpy (choice, search->taken->kept, n_values * sizeof *choice);
+      memcpy (choice + n_values, search->taken->offloaded, n_values * sizeof *choice);
+    }
+  if (budget->family != NULL && !answer.refused)
+    {
+      answer.known = known = ortrain_budget_family_list (budget->family, search->graph);
+      g_ptr_array_set_free_func (known, g_free);
+    }
   ortrain_memory_plan_compute_digest (plan, answer.digest);
   ortrain_budget_answer_store (&answer, key, n_values);
 }
@@ -600,25 +621,22 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
       ok = try_choices (&search, request, budget, base, family, FALSE, &smallest, &found, error);
       g_ptr_array_set_size (search.choices, 0);
     }
-  g_autoptr (GBytes) key = NULL;
-  if (ok && found == NULL && ortrain_budget_has_backward (base))
+  const gboolean searches = ok && found == NULL && ortrain_budget_has_backward (base);
+  g_autoptr (GBytes) key = searches ? ortrain_budget_answer_make_key (graph, base, request, budget) : NULL;
+  if (searches && !restore (&search, key, request, budget, base, &smallest, &found))
     {
-      key = ortrain_budget_answer_make_key (graph, base, request, budget);
-      found = restore (&search, key, request, budget, base);
-    }
-  if (ok && found == NULL)
-    {
-      if (ortrain_budget_has_backward (base))
-        {
-          add_offloading_choices (&search);
-          add_segmented_choices (&search);
-          add_layered_choices (&search);
-        }
-      ok = try_choices (&search, request, budget, base, NULL, !budget->any, &smallest, &found, error);
+      g_autoptr (OrtrainMemoryPlan) least = g_object_ref (base); /* whatever the family tried */
+      search.taken = NULL;
+      add_offloading_choices (&search);
+      add_segmented_choices (&search);
+      add_layered_choices (&search);
+      ok = try_choices (&search, request, budget, base, NULL, !budget->any, &least, &found, error);
       if (ok && found != NULL && family != NULL)
         keep_choices (&search, family);
-      if (ok && found != NULL && key != NULL)
-        keep_answer (&search, key, budget, found);
+      if (ok)
+        keep_answer (&search, key, budget, found != NULL ? found : least);
+      if (ortrain_memory_plan_get_peak_bytes (least) < ortrain_memory_plan_get_peak_bytes (smallest))
+        g_set_object (&smallest, least);
     }
   search_clear (&search);
   if (ok && found == NULL)

@@ -40,7 +40,7 @@ count_hits (void)
   return ortrain_disk_cache_get_counts ().n_hits;
 }
 
-/* What a session plans: NULL where the budget cannot be met. */
+/* What a session plans; where the budget cannot be met, the message that says so, and a peak of 0. */
 static char *
 plan_fixture (TestModel *model, guint64 budget, const Way *way, guint *n_searches, guint64 *peak)
 {
@@ -56,7 +56,8 @@ plan_fixture (TestModel *model, guint64 budget, const Way *way, guint *n_searche
   if (plan == NULL)
     {
       g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
-      return NULL;
+      *peak = 0;
+      return g_strdup (error->message);
     }
   *peak = ortrain_memory_plan_get_peak_bytes (plan);
   return ortrain_memory_plan_to_json (plan);
@@ -87,16 +88,52 @@ test_same_plan (gpointer *fixture, gconstpointer name)
             const guint n_hits = count_hits ();
             g_autofree char *found = plan_fixture (model, budget, &ways[w], &n_searches, &peak);
             g_assert_cmpstr (found, ==, expected);
-            if (found != NULL)
+            if (peak > 0)
               {
                 g_assert_cmpuint (n_searches, ==, searched && round == 0);
                 g_assert_cmpuint (count_hits () - n_hits, ==, searched && round == 1);
                 g_assert_cmpuint (test_count_entries (folder) - n_before, ==, searched);
               }
           }
-        n_found += expected != NULL && searched;
+        n_found += peak > 0 && searched;
       }
   g_assert_cmpuint (n_found, >, 1);
+}
+
+/* A budget that nothing meets: the same message, without a search for that budget or for a batch that fits. */
+static void
+test_refused (gpointer *fixture, gconstpointer name)
+{
+  g_autoptr (TestModel) model = test_model_load (name);
+  guint64 whole = 0, peak;
+  guint n_searches;
+  g_autofree char *unbounded G_GNUC_UNUSED = plan_fixture (model, 0, &ways[0], &n_searches, &whole);
+  for (guint w = 0; w < G_N_ELEMENTS (ways); w++)
+    for (guint percent = 1; percent <= 41; percent += 20)
+      {
+        const guint64 budget = whole * percent / 100;
+        g_setenv ("ORTRAIN_CACHE", "off", TRUE);
+        g_autofree char *expected = plan_fixture (model, budget, &ways[w], &n_searches, &peak);
+        g_assert_cmpuint (peak, ==, 0);
+        g_setenv ("ORTRAIN_CACHE", folder, TRUE);
+        guint n_entries = test_count_entries (folder);
+        for (guint round = 0; round < 2; round++)
+          {
+            const OrtrainDiskCacheCounts before = ortrain_disk_cache_get_counts ();
+            g_autofree char *found = plan_fixture (model, budget, &ways[w], &n_searches, &peak);
+            const OrtrainDiskCacheCounts after = ortrain_disk_cache_get_counts ();
+            g_assert_cmpuint (peak, ==, 0);
+            g_assert_cmpstr (found, ==, expected);
+            if (round == 0)
+              g_assert_cmpuint (test_count_entries (folder), >, n_entries);
+            else
+              {
+                g_assert_cmpuint (after.n_hits, >, before.n_hits);
+                g_assert_cmpuint (after.n_misses, ==, before.n_misses);
+                g_assert_cmpuint (after.n_stored, ==, before.n_stored);
+              }
+          }
+      }
 }
 
 static OrtrainTrainingSession *
@@ -155,30 +192,49 @@ test_family (gpointer *fixture, gconstpointer data)
 #define HEAD_BYTES 48 /* of a file of the cache, before the contents */
 #define SUM_BYTES 32  /* behind them */
 
-/* Entries that are whole, and wrong: the plan that is made of them is the right one, or it is searched for. */
-static void
-test_wrong (gpointer *fixture, gconstpointer data)
+static char *
+find_entry (void)
+{
+  g_autoptr (GDir) dir = g_dir_open (folder, 0, NULL);
+  g_assert_cmpuint (test_count_entries (folder), ==, 1);
+  return g_build_filename (folder, g_dir_read_name (dir), NULL);
+}
+
+/* The message, without what else would do: that takes searches of its own. */
+static char *
+plan_refused (TestModel *model, guint64 budget)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (TestModel) model = test_model_load ("lstm");
-  guint64 whole, peak;
-  guint n_searches, n_again = 0;
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model->model, options, &error);
+  g_assert_no_error (error);
+  OrtrainTensorDict *feeds = test_model_feeds (model, 0);
+  const gint64 batch = ortrain_training_session_find_batch (session, feeds);
+  g_assert_cmpint (batch, >, 0);
+  g_assert_null (ortrain_training_session_plan_batch (session, feeds, batch, budget, &error));
+  g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
+  return g_strdup (error->message);
+}
+
+static char *
+plan_found (TestModel *model, guint64 budget)
+{
+  guint n_searches;
+  guint64 peak;
+  char *plan = plan_fixture (model, budget, &ways[0], &n_searches, &peak);
+  g_assert_cmpuint (peak, >, 0);
+  return plan;
+}
+
+/* The only entry, whole and wrong in many places: the plan that is made of it, or the refusal, is the right one, or it is
+ * searched for. */
+static void
+check_wrong (TestModel *model, guint64 budget, char *(*plan) (TestModel *model, guint64 budget), const char *expected)
+{
+  g_autoptr (GError) error = NULL;
+  guint n_again = 0;
   gsize n;
-  g_autofree char *unbounded G_GNUC_UNUSED = plan_fixture (model, 0, &ways[0], &n_searches, &whole);
-  g_autofree char *bytes = NULL;
-  guint64 budget = whole;
-  g_autofree char *expected = NULL;
-  for (n_searches = 0; n_searches == 0; budget -= whole / 50)
-    {
-      g_free (expected);
-      expected = plan_fixture (model, budget, &ways[0], &n_searches, &peak);
-      g_assert_nonnull (expected);
-    }
-  budget += whole / 50;
-  g_assert_cmpuint (n_searches, ==, 1);
-  g_assert_cmpuint (test_count_entries (folder), ==, 1);
-  g_autoptr (GDir) dir = g_dir_open (folder, 0, NULL);
-  g_autofree char *path = g_build_filename (folder, g_dir_read_name (dir), NULL);
+  g_autofree char *path = find_entry (), *bytes = NULL;
   g_assert_true (g_file_get_contents (path, &bytes, &n, &error));
   const gsize n_contents = n - HEAD_BYTES - SUM_BYTES, step = MAX (n_contents / 60, 1);
   for (gsize i = 0; i < n_contents; i += i < 80 ? 7 : step)
@@ -190,17 +246,48 @@ test_wrong (gpointer *fixture, gconstpointer data)
       g_checksum_update (sum, (const guchar *) wrong, (gssize) (n - SUM_BYTES));
       g_checksum_get_digest (sum, (guint8 *) wrong + n - SUM_BYTES, &n_sum);
       g_assert_true (g_file_set_contents (path, wrong, (gssize) n, &error));
-      const guint n_hits = count_hits ();
-      g_autofree char *found = plan_fixture (model, budget, &ways[0], &n_searches, &peak);
+      const OrtrainDiskCacheCounts before = ortrain_disk_cache_get_counts ();
+      g_autofree char *found = plan (model, budget);
+      const OrtrainDiskCacheCounts after = ortrain_disk_cache_get_counts ();
       g_assert_cmpstr (found, ==, expected);
-      g_assert_cmpuint (count_hits () - n_hits, ==, 1); /* it was read */
-      n_again += n_searches;
-      g_autofree char *right =
-          plan_fixture (model, budget, &ways[0], &n_searches, &peak); /* it was replaced, or right */
+      g_assert_cmpuint (after.n_hits - before.n_hits, ==, 1); /* it was read */
+      n_again += after.n_stored - before.n_stored;
+      g_autofree char *right = plan (model, budget); /* it was replaced, or right */
       g_assert_cmpstr (right, ==, expected);
-      g_assert_cmpuint (n_searches, ==, 0);
+      g_assert_cmpuint (ortrain_disk_cache_get_counts ().n_stored, ==, after.n_stored);
     }
   g_assert_cmpuint (n_again, >=, 5); /* the digest alone has as many */
+}
+
+static void
+test_wrong_refusal (gpointer *fixture, gconstpointer data)
+{
+  g_autoptr (TestModel) model = test_model_load ("lstm");
+  guint64 whole;
+  guint n_searches;
+  g_autofree char *unbounded G_GNUC_UNUSED = plan_fixture (model, 0, &ways[0], &n_searches, &whole);
+  g_autofree char *expected = plan_refused (model, whole / 10);
+  check_wrong (model, whole / 10, plan_refused, expected);
+}
+
+static void
+test_wrong (gpointer *fixture, gconstpointer data)
+{
+  g_autoptr (TestModel) model = test_model_load ("lstm");
+  guint64 whole, peak;
+  guint n_searches;
+  g_autofree char *unbounded G_GNUC_UNUSED = plan_fixture (model, 0, &ways[0], &n_searches, &whole);
+  guint64 budget = whole;
+  g_autofree char *expected = NULL;
+  for (n_searches = 0; n_searches == 0; budget -= whole / 50)
+    {
+      g_free (expected);
+      expected = plan_fixture (model, budget, &ways[0], &n_searches, &peak);
+      g_assert_cmpuint (peak, >, 0);
+    }
+  budget += whole / 50;
+  g_assert_cmpuint (n_searches, ==, 1);
+  check_wrong (model, budget, plan_found, expected);
 }
 
 int
@@ -212,8 +299,11 @@ main (int argc, char **argv)
     {
       g_autofree char *path = g_strconcat ("/budget-cache/same-plan/", names[i], NULL);
       g_test_add (path, gpointer, names[i], begin, test_same_plan, end);
+      g_autofree char *refused = g_strconcat ("/budget-cache/refused/", names[i], NULL);
+      g_test_add (refused, gpointer, names[i], begin, test_refused, end);
     }
   g_test_add ("/budget-cache/family", gpointer, NULL, begin, test_family, end);
   g_test_add ("/budget-cache/wrong", gpointer, NULL, begin, test_wrong, end);
+  g_test_add ("/budget-cache/wrong-refusal", gpointer, NULL, begin, test_wrong_refusal, end);
   return g_test_run ();
 }
