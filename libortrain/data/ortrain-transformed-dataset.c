@@ -2,6 +2,7 @@
 #include "data/ortrain-transformed-dataset.h"
 
 #include "core/ortrain-field-private.h"
+#include "core/ortrain-object-list-private.h"
 #include "core/ortrain-philox-private.h"
 #include "data/ortrain-dataset-private.h"
 
@@ -34,7 +35,7 @@ struct _OrtrainTransformedDataset
 {
   OrtrainDataset parent_instance;
   OrtrainDataset *dataset;
-  GListStore *transforms;
+  OrtrainObjectList *transforms;
   guint64 seed;
 };
 
@@ -116,7 +117,7 @@ ortrain_transformed_dataset_snapshot (OrtrainDataset *dataset)
   for (guint i = 0; i < g_list_model_get_n_items (G_LIST_MODEL (self->transforms)); i++)
     {
       g_autoptr (OrtrainTransform) transform = g_list_model_get_item (G_LIST_MODEL (self->transforms), i);
-      g_list_store_append (snapshot->transforms, transform);
+      ortrain_object_list_append (snapshot->transforms, transform);
     }
   return ORTRAIN_DATASET (snapshot);
 }
@@ -126,7 +127,7 @@ ortrain_transformed_dataset_dispose (GObject *object)
 {
   OrtrainTransformedDataset *self = ORTRAIN_TRANSFORMED_DATASET (object);
   g_clear_object (&self->dataset);
-  g_list_store_remove_all (self->transforms);
+  ortrain_object_list_remove_all (self->transforms);
   G_OBJECT_CLASS (ortrain_transformed_dataset_parent_class)->dispose (object);
 }
 
@@ -181,7 +182,7 @@ ortrain_transformed_dataset_class_init (OrtrainTransformedDatasetClass *klass)
 static void
 ortrain_transformed_dataset_init (OrtrainTransformedDataset *self)
 {
-  self->transforms = g_list_store_new (ORTRAIN_TYPE_TRANSFORM);
+  self->transforms = ortrain_object_list_new (ORTRAIN_TYPE_TRANSFORM);
   ortrain_dataset_set_snapshot (ORTRAIN_DATASET (self), ortrain_transformed_dataset_snapshot);
 }
 
@@ -209,7 +210,7 @@ ortrain_transformed_dataset_new (OrtrainDataset *dataset, OrtrainTransform **tra
   for (gsize i = 0; i < n_transforms; i++)
     {
       thread_safe = thread_safe && ortrain_transform_is_thread_safe (transforms[i]);
-      g_list_store_append (self->transforms, transforms[i]);
+      ortrain_object_list_append (self->transforms, transforms[i]);
     }
   ortrain_dataset_set_thread_safe (ORTRAIN_DATASET (self), thread_safe);
   return ORTRAIN_DATASET (self);

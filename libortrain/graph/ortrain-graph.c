@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-object-list-private.h"
 #include "core/ortrain-text-private.h"
-#include "graph/ortrain-array-model-private.h"
 #include "graph/ortrain-graph-private.h"
 
 /**
@@ -50,7 +50,7 @@ models_quark (void)
 static void
 models_free (gpointer data)
 {
-  OrtrainArrayModel **models = data;
+  OrtrainObjectList **models = data;
   for (guint i = 0; i < N_LISTS; i++)
     g_clear_object (&models[i]);
   g_free (models);
@@ -59,14 +59,14 @@ models_free (gpointer data)
 static GListModel *
 get_model (OrtrainGraph *self, List list)
 {
-  OrtrainArrayModel **models = g_object_get_qdata (G_OBJECT (self), models_quark ());
+  OrtrainObjectList **models = g_object_get_qdata (G_OBJECT (self), models_quark ());
   if (models == NULL)
     {
-      models = g_new0 (OrtrainArrayModel *, N_LISTS);
-      models[LIST_NODES] = ortrain_array_model_new (ORTRAIN_TYPE_NODE, self->nodes);
-      models[LIST_INPUTS] = ortrain_array_model_new (ORTRAIN_TYPE_VALUE, self->inputs);
-      models[LIST_OUTPUTS] = ortrain_array_model_new (ORTRAIN_TYPE_VALUE, self->outputs);
-      models[LIST_INITIALIZERS] = ortrain_array_model_new (ORTRAIN_TYPE_VALUE, self->initializers);
+      models = g_new0 (OrtrainObjectList *, N_LISTS);
+      models[LIST_NODES] = ortrain_object_list_new_over (ORTRAIN_TYPE_NODE, self->nodes);
+      models[LIST_INPUTS] = ortrain_object_list_new_over (ORTRAIN_TYPE_VALUE, self->inputs);
+      models[LIST_OUTPUTS] = ortrain_object_list_new_over (ORTRAIN_TYPE_VALUE, self->outputs);
+      models[LIST_INITIALIZERS] = ortrain_object_list_new_over (ORTRAIN_TYPE_VALUE, self->initializers);
       g_object_set_qdata_full (G_OBJECT (self), models_quark (), models, models_free);
     }
   return G_LIST_MODEL (models[list]);
@@ -76,9 +76,9 @@ get_model (OrtrainGraph *self, List list)
 static void
 refresh_lists (OrtrainGraph *self)
 {
-  OrtrainArrayModel **models = g_object_get_qdata (G_OBJECT (self), models_quark ());
+  OrtrainObjectList **models = g_object_get_qdata (G_OBJECT (self), models_quark ());
   for (guint i = 0; models != NULL && i < N_LISTS; i++)
-    ortrain_array_model_refresh (models[i]);
+    ortrain_object_list_refresh (models[i]);
 }
 
 static void

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-object-list-private.h"
 #include "core/ortrain-text-private.h"
-#include "graph/ortrain-array-model-private.h"
 #include "graph/ortrain-graph-private.h"
 #include "ortrain-enum-types.h"
 
@@ -225,9 +225,9 @@ GListModel *
 ortrain_value_get_consumers (OrtrainValue *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_VALUE (self), NULL);
-  GListStore *store = g_list_store_new (ORTRAIN_TYPE_NODE);
+  OrtrainObjectList *store = ortrain_object_list_new (ORTRAIN_TYPE_NODE);
   for (guint i = 0; i < self->uses.n; i++)
-    g_list_store_append (store, self->uses.items[i].node);
+    ortrain_object_list_append (store, self->uses.items[i].node);
   return G_LIST_MODEL (store);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "core/ortrain-object-list-private.h"
 #include "memory/ortrain-planner-private.h"
 
 /* Immutable once the planner has returned it, but for `persistent`, which the session that owns the state fills in. */
@@ -29,9 +30,9 @@ struct _OrtrainMemoryPlan
   gsize *high_water; /* [n_steps + 1]: end of the highest byte of the arena that steps before it have used */
   gsize persistent[ORTRAIN_CATEGORY_OUTPUT + 1];
 
-  GPtrArray *kernels;                /* of OrtrainPreparedKernel: what the steps run */
-  GListStore *blocks, *step_objects; /* made when asked for */
-  GStringChunk *names;               /* of a packing alone */
+  GPtrArray *kernels;                       /* of OrtrainPreparedKernel: what the steps run */
+  OrtrainObjectList *blocks, *step_objects; /* made when asked for */
+  GStringChunk *names;                      /* of a packing alone */
 };
 
 const char *ortrain_category_get_nick (OrtrainCategory category);

@@ -753,11 +753,12 @@ ortrain_memory_plan_get_steps (OrtrainMemoryPlan *self)
   if (self->step_objects == NULL)
     {
       g_autofree gsize *live = ortrain_memory_plan_measure_steps (self);
-      g_autoptr (GPtrArray) steps = g_ptr_array_new_with_free_func (g_object_unref);
+      self->step_objects = ortrain_object_list_new (ORTRAIN_TYPE_MEMORY_STEP);
       for (guint s = 0; self->steps != NULL && s < self->n_steps; s++)
-        g_ptr_array_add (steps, ortrain_memory_step_new (self, s, live[s]));
-      self->step_objects = g_list_store_new (ORTRAIN_TYPE_MEMORY_STEP);
-      g_list_store_splice (self->step_objects, 0, 0, steps->pdata, steps->len);
+        {
+          g_autoptr (OrtrainMemoryStep) step = ortrain_memory_step_new (self, s, live[s]);
+          ortrain_object_list_append (self->step_objects, step);
+        }
     }
   g_mutex_unlock (&objects_lock);
   return G_LIST_MODEL (self->step_objects);
@@ -779,7 +780,7 @@ ortrain_memory_plan_get_blocks (OrtrainMemoryPlan *self)
   g_mutex_lock (&objects_lock);
   if (self->blocks == NULL)
     {
-      GListStore *store = g_list_store_new (ORTRAIN_TYPE_MEMORY_BLOCK);
+      OrtrainObjectList *store = ortrain_object_list_new (ORTRAIN_TYPE_MEMORY_BLOCK);
       for (guint pass = 0; pass < 2; pass++)
         for (guint i = 0; i < self->n_values; i++)
           {
@@ -790,7 +791,7 @@ ortrain_memory_plan_get_blocks (OrtrainMemoryPlan *self)
                 value->name, ortrain_category_get_nick (value->category), region_nick (value->region),
                 ortrain_memory_plan_get_maker (self, value), value->offset, value->bytes, value->first, value->last,
                 ortrain_memory_plan_is_recomputed (self, value));
-            g_list_store_append (store, block);
+            ortrain_object_list_append (store, block);
           }
       self->blocks = store;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 #include "core/ortrain-dtype-private.h"
+#include "core/ortrain-object-list-private.h"
 #include "model/ortrain-model-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -109,14 +110,14 @@ ortrain_parameter_pair_init (OrtrainParameterPair *self)
 }
 
 static void
-add_pair (GListStore *pairs, const char *first, const char *second, gboolean transposed)
+add_pair (OrtrainObjectList *pairs, const char *first, const char *second, gboolean transposed)
 {
   g_autoptr (OrtrainParameterPair) self = g_object_new (ORTRAIN_TYPE_PARAMETER_PAIR, NULL);
 
   self->first = g_strdup (first);
   self->second = g_strdup (second);
   self->transposed = transposed;
-  g_list_store_append (pairs, self);
+  ortrain_object_list_append (pairs, self);
 }
 
 /**
@@ -294,7 +295,7 @@ GListModel *
 ortrain_model_find_equal_parameters (OrtrainModel *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
-  GListStore *pairs = g_list_store_new (ORTRAIN_TYPE_PARAMETER_PAIR);
+  OrtrainObjectList *pairs = ortrain_object_list_new (ORTRAIN_TYPE_PARAMETER_PAIR);
   g_autoptr (GArray) candidates = g_array_new (FALSE, FALSE, sizeof (Candidate));
   g_autoptr (GHashTable) by_key = g_hash_table_new (g_int64_hash, g_int64_equal); /* key → index of the first + 1 */
 

@@ -4,6 +4,7 @@
 #include "ortrain-enum-types.h"
 
 #include "core/ortrain-errors.h"
+#include "core/ortrain-object-list-private.h"
 #include "core/ortrain-text-private.h"
 
 #include <math.h>
@@ -51,7 +52,7 @@ typedef struct
 {
   double learning_rate;
   OrtrainStatePrecision state_precision;
-  GListStore *groups; /* of OrtrainParameterGroup */
+  OrtrainObjectList *groups; /* of OrtrainParameterGroup */
 } OrtrainOptimizerPrivate;
 
 G_DEFINE_ABSTRACT_TYPE_WITH_PRIVATE (OrtrainOptimizer, ortrain_optimizer, G_TYPE_OBJECT)
@@ -177,7 +178,7 @@ ortrain_optimizer_init (OrtrainOptimizer *self)
 {
   OrtrainOptimizerPrivate *priv = ortrain_optimizer_get_instance_private (self);
   priv->learning_rate = 1e-3;
-  priv->groups = g_list_store_new (ORTRAIN_TYPE_PARAMETER_GROUP);
+  priv->groups = ortrain_object_list_new (ORTRAIN_TYPE_PARAMETER_GROUP);
 }
 
 /**
@@ -274,7 +275,7 @@ ortrain_optimizer_add_group (OrtrainOptimizer *self, const char *pattern, double
   g_autoptr (OrtrainParameterGroup) group = ortrain_parameter_group_new (pattern);
   ortrain_parameter_group_set_learning_rate_multiplier (group, learning_rate_multiplier);
   ortrain_parameter_group_set_weight_decay (group, weight_decay);
-  g_list_store_append (priv->groups, group);
+  ortrain_object_list_append (priv->groups, group);
   return group; /* the list keeps it */
 }
 

@@ -2,6 +2,7 @@
 #include "provider/ortrain-device.h"
 
 #include "core/ortrain-field-private.h"
+#include "core/ortrain-object-list-private.h"
 #include "provider/ortrain-provider-module-private.h"
 
 /**
@@ -120,7 +121,7 @@ ortrain_device_init (OrtrainDevice *self)
 GListModel *
 ortrain_device_list (void)
 {
-  GListStore *list = g_list_store_new (ORTRAIN_TYPE_DEVICE);
+  OrtrainObjectList *list = ortrain_object_list_new (ORTRAIN_TYPE_DEVICE);
   const GPtrArray *modules = ortrain_provider_list_modules ();
   for (guint i = 0; i < modules->len; i++)
     {
@@ -139,7 +140,7 @@ ortrain_device_list (void)
         }
       else if (self->reason == NULL)
         self->reason = g_strdup (error->message);
-      g_list_store_append (list, self);
+      ortrain_object_list_append (list, self);
     }
   return G_LIST_MODEL (list);
 }

@@ -2,6 +2,7 @@
 #include "session/ortrain-check-report.h"
 
 #include "core/ortrain-field-private.h"
+#include "core/ortrain-object-list-private.h"
 #include "core/ortrain-text-private.h"
 #include "grad/ortrain-gradient-private.h"
 #include "grad/ortrain-scores-private.h"
@@ -63,7 +64,7 @@ static GParamSpec *properties[N_PROPERTIES];
 typedef struct
 {
   OrtrainModel *model;
-  GListStore *list;
+  OrtrainObjectList *list;
   GHashTable *reported; /* which message about which node already */
 } Check;
 
@@ -83,7 +84,7 @@ add (Check *check, const OrtrainNode *node, const char *dtype, const char *reaso
   g_autoptr (OrtrainDiagnostic) diagnostic =
       ortrain_diagnostic_new (node != NULL ? node->name : "", node != NULL ? node->op_type : "",
                               node != NULL ? node->domain : "", (guint) MAX (opset, 0), dtype, device, reason, hint);
-  g_list_store_append (check->list, diagnostic);
+  ortrain_object_list_append (check->list, diagnostic);
 }
 
 /* Returns whether there were any. */
@@ -191,13 +192,13 @@ list_parameters (OrtrainCheckReport *self, OrtrainModel *model, OrtrainGraph *gr
       g_autoptr (OrtrainParameterInfo) info =
           ortrain_parameter_info_new (role->value->name, ortrain_scoped_name_of (role->value), role->value->tensor,
                                       is_trained, reason != NULL ? reason : role->reason);
-      g_list_store_append (G_LIST_STORE (self->parameters), info);
+      ortrain_object_list_append (ORTRAIN_OBJECT_LIST (self->parameters), info);
       self->n_trainable += is_trained;
       if (is_trained)
         ortrain_merged_parameters_add_note (role->value, notes);
       n_constants += is_trained && origin->kind == ORTRAIN_ORIGIN_CONSTANT;
     }
-  ortrain_enclosed_tensors_list (model, graph, roles, G_LIST_STORE (self->parameters));
+  ortrain_enclosed_tensors_list (model, graph, roles, ORTRAIN_OBJECT_LIST (self->parameters));
   if (n_constants > 0)
     {
       g_autofree char *note = g_strdup_printf (
@@ -351,8 +352,8 @@ ortrain_check_report_class_init (OrtrainCheckReportClass *klass)
 static void
 ortrain_check_report_init (OrtrainCheckReport *self)
 {
-  self->diagnostics = G_LIST_MODEL (g_list_store_new (ORTRAIN_TYPE_DIAGNOSTIC));
-  self->parameters = G_LIST_MODEL (g_list_store_new (ORTRAIN_TYPE_PARAMETER_INFO));
+  self->diagnostics = G_LIST_MODEL (ortrain_object_list_new (ORTRAIN_TYPE_DIAGNOSTIC));
+  self->parameters = G_LIST_MODEL (ortrain_object_list_new (ORTRAIN_TYPE_PARAMETER_INFO));
 }
 
 /**
@@ -480,7 +481,7 @@ ortrain_model_check (OrtrainModel *self)
   g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
 
   OrtrainCheckReport *report = g_object_new (ORTRAIN_TYPE_CHECK_REPORT, NULL);
-  Check check = { .model = self, .list = G_LIST_STORE (report->diagnostics) };
+  Check check = { .model = self, .list = ORTRAIN_OBJECT_LIST (report->diagnostics) };
   check.reported = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
   g_autoptr (GError) error = NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "core/ortrain-object-list-private.h"
 #include "model/ortrain-model.h"
 
 #include <gio/gio.h>
@@ -8,4 +9,4 @@
 /* The tensors of floating types that the file stores inside functions and branches, in its order: none is trained, and
  * each entry says why. `graph` is created from the model, `roles` are the roles of its initializers. Appends
  * OrtrainParameterInfo to the list. */
-void ortrain_enclosed_tensors_list (OrtrainModel *model, OrtrainGraph *graph, GArray *roles, GListStore *list);
+void ortrain_enclosed_tensors_list (OrtrainModel *model, OrtrainGraph *graph, GArray *roles, OrtrainObjectList *list);

@@ -12,7 +12,7 @@ typedef struct
 {
   GHashTable *roles;     /* key of a tensor → OrtrainParameterRole, in the outermost graph */
   GHashTable *undecided; /* keys of tensors in branches that are left in the graph */
-  GListStore *list;
+  OrtrainObjectList *list;
   gboolean is_whole; /* what is not in the graph is in the file for nothing */
 } Listing;
 
@@ -68,7 +68,7 @@ add (Listing *listing, const OrtrainValue *value, OrtrainTensor *tensor)
     reason = g_strdup_printf ("inside %s%s", value->enclosure, listing->is_whole ? ", which is never taken" : "");
   g_autoptr (OrtrainParameterInfo) info =
       ortrain_parameter_info_new (value->name, ortrain_scoped_name_of (value), tensor, FALSE, reason);
-  g_list_store_append (listing->list, info);
+  ortrain_object_list_append (listing->list, info);
 }
 
 static void
@@ -93,7 +93,7 @@ list_graph (OrtrainGraph *graph, Listing *listing)
 }
 
 void
-ortrain_enclosed_tensors_list (OrtrainModel *model, OrtrainGraph *graph, GArray *roles, GListStore *list)
+ortrain_enclosed_tensors_list (OrtrainModel *model, OrtrainGraph *graph, GArray *roles, OrtrainObjectList *list)
 {
   Listing listing = { .list = list, .is_whole = graph == ortrain_model_get_graph (model, NULL) };
   listing.roles = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "core/ortrain-object-list-private.h"
 #include "session/ortrain-training-options.h"
 
 /* The fields and properties of OrtrainTrainingOptions, for the files of the class alone. */
@@ -34,7 +35,7 @@ struct _OrtrainTrainingOptions
   OrtrainPrecision precision;
   gboolean master_weights;
   OrtrainLossScaler *loss_scaler; /* NULL: a dynamic one where it is needed */
-  GListStore *losses;             /* of OrtrainLoss */
+  OrtrainObjectList *losses;      /* of OrtrainLoss */
   char **trainable;               /* NULL: all */
   char **frozen;
   GHashTable *padding_rows; /* name → gint64 * */

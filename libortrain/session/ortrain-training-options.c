@@ -404,7 +404,7 @@ static void
 ortrain_training_options_init (OrtrainTrainingOptions *self)
 {
   ortrain_field_init_all (self, ortrain_training_options_properties, N_PROPERTIES);
-  self->losses = g_list_store_new (ORTRAIN_TYPE_LOSS);
+  self->losses = ortrain_object_list_new (ORTRAIN_TYPE_LOSS);
   self->ties = g_ptr_array_new_with_free_func (g_free);
   self->node_precisions = ortrain_node_precisions_new ();
   self->padding_rows = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
@@ -675,7 +675,7 @@ ortrain_training_options_add_loss (OrtrainTrainingOptions *self, OrtrainLoss *lo
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
   g_return_if_fail (ORTRAIN_IS_LOSS (loss));
 
-  g_list_store_append (self->losses, loss);
+  ortrain_object_list_append (self->losses, loss);
 }
 
 /**

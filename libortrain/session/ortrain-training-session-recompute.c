@@ -2,6 +2,7 @@
 /* What a session computes again in the backward pass, and what else it could. */
 #include "session/ortrain-training-session-private.h"
 
+#include "core/ortrain-object-list-private.h"
 #include "memory/ortrain-recompute-private.h"
 
 #include <gio/gio.h>
@@ -59,11 +60,12 @@ ortrain_training_session_get_recompute_clusters (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
 
-  GListStore *list = g_list_store_new (ORTRAIN_TYPE_RECOMPUTE_CLUSTER);
+  OrtrainObjectList *list = ortrain_object_list_new (ORTRAIN_TYPE_RECOMPUTE_CLUSTER);
   g_autoptr (GHashTable) sizes = NULL;
   g_autoptr (OrtrainRecomputeReport) report = get_report (self, &sizes);
   g_autoptr (GPtrArray) sorted = report != NULL ? ortrain_recompute_report_sort (report, sizes) : g_ptr_array_new ();
-  g_list_store_splice (list, 0, 0, sorted->pdata, sorted->len);
+  for (guint i = 0; i < sorted->len; i++)
+    ortrain_object_list_append (list, sorted->pdata[i]);
   return G_LIST_MODEL (list);
 }
 

@@ -362,7 +362,7 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
     }
   if (self->validation != NULL && !compute_metrics (self, record, error))
     return FALSE;
-  g_list_store_append (G_LIST_STORE (fit->history->epochs), record);
+  ortrain_object_list_append (ORTRAIN_OBJECT_LIST (fit->history->epochs), record);
   fit->last_metric = record->metric;
   const double value = ortrain_monitor_get_value (&fit->history->monitor, record);
   OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->session->options);

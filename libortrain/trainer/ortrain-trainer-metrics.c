@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-object-list-private.h"
 #include "trainer/ortrain-trainer-private.h"
 
 /**
@@ -23,7 +24,7 @@ ortrain_trainer_add_metric (OrtrainTrainer *self, OrtrainMetric *metric)
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
   g_return_if_fail (ORTRAIN_IS_METRIC (metric));
 
-  g_list_store_append (G_LIST_STORE (self->metrics), metric);
+  ortrain_object_list_append (ORTRAIN_OBJECT_LIST (self->metrics), metric);
 }
 
 /**

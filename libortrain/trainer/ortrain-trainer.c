@@ -2,6 +2,7 @@
 #include "trainer/ortrain-trainer-private.h"
 
 #include "core/ortrain-field-private.h"
+#include "core/ortrain-object-list-private.h"
 #include "ortrain-enum-types.h"
 
 #include <unistd.h>
@@ -355,7 +356,7 @@ static void
 ortrain_trainer_init (OrtrainTrainer *self)
 {
   ortrain_field_init_all (self, properties, N_PROPERTIES);
-  self->metrics = G_LIST_MODEL (g_list_store_new (ORTRAIN_TYPE_METRIC));
+  self->metrics = G_LIST_MODEL (ortrain_object_list_new (ORTRAIN_TYPE_METRIC));
   self->signal_queue = ortrain_signal_queue_new (deliver, G_MAXUINT); /* the ends of epochs are counted on */
 }
 

@@ -163,7 +163,7 @@ ortrain_training_history_class_init (OrtrainTrainingHistoryClass *klass)
 static void
 ortrain_training_history_init (OrtrainTrainingHistory *self)
 {
-  self->epochs = G_LIST_MODEL (g_list_store_new (ORTRAIN_TYPE_EPOCH_RECORD));
+  self->epochs = G_LIST_MODEL (ortrain_object_list_new (ORTRAIN_TYPE_EPOCH_RECORD));
   self->losses = g_array_new (FALSE, FALSE, sizeof (double));
   self->monitor = (OrtrainMonitor){ .name = g_strdup (ORTRAIN_MONITOR_LOSS), .lower_is_better = TRUE };
 }
