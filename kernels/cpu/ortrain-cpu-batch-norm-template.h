@@ -186,20 +186,8 @@ R (stat_channels) (gpointer data, gint64 begin, gint64 end, guint worker)
         R (ortrain_rows_put) (&run->saved_mean, c, mean, FALSE);
       if (run->saved_inverse.data)
         R (ortrain_rows_put) (&run->saved_inverse, c, inverse, FALSE);
-    }
-}
-
-/* table [3, C] from what stat_channels() saved, and the same bits */
-static void
-R (known_channels) (const NormRun *run)
-{
-  const gint64 channels = run->plan->channels;
-  REAL *table = run->table;
-  for (gint64 c = 0; c < channels; c++)
-    {
-      table[c] = R (ortrain_rows_get) (&run->mean, c);
-      table[channels + c] = R (ortrain_rows_get) (&run->inverse, c) * R (ortrain_rows_get) (&run->scale, c);
-      table[2 * channels + c] = R (ortrain_rows_get) (&run->bias, c);
+      if (run->factor.data)
+        R (ortrain_rows_put) (&run->factor, c, table[channels + c], FALSE);
     }
 }
 

@@ -17,7 +17,7 @@ typedef struct
 {
   OrtrainDType dtype;
   OrtrainRowsTypes types;
-  gboolean planes, frozen, is_known; /* is_known: statistics are operands */
+  gboolean planes, frozen;
   gint64 rows, channels, inner;
   gint64 units, units_per_channel, rows_per_unit;
   gint64 step; /* elements of a plane, or of a row, that are read at once */
@@ -29,7 +29,7 @@ typedef struct
 {
   const NormPlan *plan;
   OrtrainRows x, dy, scale, bias, mean, var, inverse;
-  OrtrainRows y, new_mean, new_var, saved_mean, saved_inverse, dscale, dbias;
+  OrtrainRows y, new_mean, new_var, saved_mean, saved_inverse, factor, dscale, dbias;
   double *parts;      /* two numbers per unit and channel */
   gpointer table;     /* per channel */
   guint64 accumulate; /* bits of dscale and dbias, outputs 1 and 2 */
@@ -159,19 +159,17 @@ inference_run (const OrtrainKernelCall *call)
   run_apply (call, &run, CALL (plan, apply_units));
 }
 
-/* BatchNormTrain (x, scale, bias, mean, var[, saved_mean, saved_inv_std]) → (y, new_mean, new_var, saved_mean,
- * saved_inv_std); without the new ones, mean and var are not needed. With the saved ones there is y alone, to the bit what
- * it was when they were computed. */
+/* BatchNormTrain (x, scale, bias, mean, var) → (y, new_mean, new_var, saved_mean, saved_inv_std, factor); without the new
+ * ones, mean and var are not needed. y = (x - saved_mean)·factor + bias, which BatchNormApply computes to the same bits. */
 static gboolean
 train_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   NormPlan *plan = build_plan (setup, 0, 1, error);
   if (plan == NULL)
     return FALSE;
-  plan->is_known = setup->n_inputs == 7;
-  if (plan->is_known)
-    setup->flops = 3.0 * (double) setup->inputs[0].n_elements;
-  plan_workspace (setup, plan, !plan->is_known);
+  if (setup->outputs[0].dtype == ORTRAIN_DTYPE_UNDEFINED)
+    setup->flops = 5.0 * (double) setup->inputs[0].n_elements;
+  plan_workspace (setup, plan, TRUE);
   setup->inplace[0] = 1;
   setup->inplace[1] = 1 << 3;
   setup->inplace[2] = 1 << 4;
@@ -187,23 +185,17 @@ train_run (const OrtrainKernelCall *call)
   run.scale = ortrain_rows_input (&plan->types, call, 1);
   run.bias = ortrain_rows_input (&plan->types, call, 2);
   run.y = ortrain_rows_output (&plan->types, call, 0);
-  if (plan->is_known)
-    {
-      run.mean = ortrain_rows_input (&plan->types, call, 5);
-      run.inverse = ortrain_rows_input (&plan->types, call, 6);
-      CALL (plan, known_channels) (&run);
-      run_apply (call, &run, CALL (plan, apply_units));
-      return;
-    }
   run.mean = ortrain_rows_input (&plan->types, call, 3);
   run.var = ortrain_rows_input (&plan->types, call, 4);
   run.new_mean = ortrain_rows_output (&plan->types, call, 1);
   run.new_var = ortrain_rows_output (&plan->types, call, 2);
   run.saved_mean = ortrain_rows_output (&plan->types, call, 3);
   run.saved_inverse = ortrain_rows_output (&plan->types, call, 4);
+  run.factor = ortrain_rows_output (&plan->types, call, 5);
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->units, unit_grain (plan), CALL (plan, stat_units), &run);
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->channels, 64, CALL (plan, stat_channels), &run);
-  run_apply (call, &run, CALL (plan, apply_units));
+  if (run.y.data)
+    run_apply (call, &run, CALL (plan, apply_units));
 }
 
 /* BatchNormGrad (dy, x, scale, saved_mean, saved_inv_std) → (dx, dscale, dbias);

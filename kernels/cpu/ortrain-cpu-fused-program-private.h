@@ -28,6 +28,9 @@ guint ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_spread) (OrtrainTileBuilder *self
 guint ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_emit) (OrtrainTileBuilder *self, OrtrainTileFunc func, guint cost,
                                                       OrtrainDType dtype, guint a, guint b, guint c,
                                                       const OrtrainTileParam *param);
+/* Inputs of one type that are one element for each row of the space, side by side: [rows, n] for a loop that walks through
+ * rows (OrtrainTileEnv). NONE where they are not, or rows are too short for that. */
+guint ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_rows) (OrtrainTileBuilder *self, const guint *values, guint n);
 void ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_output) (OrtrainTileBuilder *self, guint index, guint value);
 /* Fills setup's answers: constants, workspace, in-place bits, costs. */
 gboolean ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_finish) (OrtrainTileBuilder *self, OrtrainKernelSetup *setup,
@@ -42,5 +45,6 @@ gboolean ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_finish) (OrtrainTileBuilder *s
 #define ortrain_tile_builder_get_constant ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_get_constant)
 #define ortrain_tile_builder_spread ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_spread)
 #define ortrain_tile_builder_emit ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_emit)
+#define ortrain_tile_builder_rows ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_rows)
 #define ortrain_tile_builder_output ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_output)
 #define ortrain_tile_builder_finish ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_finish)

@@ -7,6 +7,8 @@
 #define MAX_DIMS 16
 #define MAX_SLOTS 256
 #define SHORT_ROW 512 /* rows shorter than this are worked on several at a time */
+#define LEAST_ROW 16  /* rows shorter than this are not worth a loop for each of them */
+#define MAX_BESIDE 3
 #define CHUNK_COST 65536
 
 /* How an input's elements are found in a tile. */
@@ -40,6 +42,13 @@ typedef struct
   gint64 inner;
 } Input;
 
+/* Inputs that are one element for each row, side by side in a register. */
+typedef struct
+{
+  guint inputs[MAX_BESIDE], n;
+  guint slot;
+} Rows;
+
 typedef struct
 {
   OrtrainTileFunc func;
@@ -50,13 +59,14 @@ typedef struct
 struct _OrtrainTileProgram
 {
   Space space;
-  guint n_inputs, n_outputs, n_registers, n_constants, n_instructions;
+  guint n_inputs, n_outputs, n_registers, n_constants, n_instructions, n_rows;
   gsize register_bytes, thread_bytes;
   gint64 grain;
   Input *inputs;
   guint8 *output_sizes;
   guint64 *constants;
   Instruction *instructions;
+  Rows *rows;
 };
 
 /* Slots of the table of addresses: inputs, outputs, constants, registers. */
@@ -68,9 +78,10 @@ typedef struct
     VALUE_INPUT,
     VALUE_CONSTANT,
     VALUE_COMPUTED,
+    VALUE_ROWS,
   } kind;
   OrtrainDType dtype;
-  guint index; /* of the input, the constant or the instruction */
+  guint index; /* of the input, the constant, the instruction or the rows */
   gint last_use;
   gint output; /* the output that it is, or -1 */
   guint slot;
@@ -92,6 +103,7 @@ struct _OrtrainTileBuilder
   GArray *values;
   GArray *steps;
   GArray *constants; /* of guint64 */
+  GArray *rows;      /* of Rows */
 };
 
 /* ---- Shapes ---- */
@@ -253,6 +265,7 @@ ortrain_tile_builder_new (const OrtrainKernelSetup *setup, GError **error)
   self->values = g_array_new (FALSE, TRUE, sizeof (Value));
   self->steps = g_array_new (FALSE, TRUE, sizeof (Step));
   self->constants = g_array_new (FALSE, TRUE, sizeof (guint64));
+  self->rows = g_array_new (FALSE, TRUE, sizeof (Rows));
   if (!plan_space (self, error))
     {
       ortrain_tile_builder_free (self);
@@ -269,6 +282,7 @@ ortrain_tile_builder_free (OrtrainTileBuilder *self)
   g_array_unref (self->values);
   g_array_unref (self->steps);
   g_array_unref (self->constants);
+  g_array_unref (self->rows);
   g_free (self->inputs);
   g_free (self);
 }
@@ -359,6 +373,26 @@ ortrain_tile_builder_emit (OrtrainTileBuilder *self, OrtrainTileFunc func, guint
   return step.value;
 }
 
+guint
+ortrain_tile_builder_rows (OrtrainTileBuilder *self, const guint *values, guint n)
+{
+  const Space *space = &self->space;
+  Rows rows = { .n = n };
+  gboolean fits = n <= MAX_BESIDE && space->inner >= LEAST_ROW && space->rows_per_tile * n <= ORTRAIN_TILE;
+  for (guint i = 0; i < n && fits; i++)
+    {
+      const Value *v = VALUE (self, values[i]);
+      fits = v->kind == VALUE_INPUT && v->dtype == VALUE (self, values[0])->dtype &&
+             self->inputs[v->index].inner == 0 &&
+             (self->inputs[v->index].size == 4 || self->inputs[v->index].size == 8);
+      rows.inputs[i] = fits ? v->index : 0;
+    }
+  if (!fits)
+    return ORTRAIN_TILE_NONE;
+  g_array_append_val (self->rows, rows);
+  return add_value (self, VALUE_ROWS, VALUE (self, values[0])->dtype, self->rows->len - 1);
+}
+
 void
 ortrain_tile_builder_output (OrtrainTileBuilder *self, guint index, guint value)
 {
@@ -389,6 +423,7 @@ program_free (gpointer data)
   g_free (program->output_sizes);
   g_free (program->constants);
   g_free (program->instructions);
+  g_free (program->rows);
   g_free (program);
 }
 
@@ -416,6 +451,9 @@ ortrain_tile_builder_finish (OrtrainTileBuilder *self, OrtrainKernelSetup *setup
   for (guint v = n_inputs; v < self->values->len; v++)
     if (VALUE (self, v)->kind == VALUE_CONSTANT)
       VALUE (self, v)->slot = first_constant + VALUE (self, v)->index;
+    else if (VALUE (self, v)->kind == VALUE_ROWS)
+      VALUE (self, v)->slot = g_array_index (self->rows, Rows, VALUE (self, v)->index).slot =
+          first_register + n_registers++;
   for (guint v = 0; v < self->values->len; v++)
     if (VALUE (self, v)->dtype != ORTRAIN_DTYPE_UNDEFINED)
       largest = MAX (largest, ortrain_dtype_get_size (VALUE (self, v)->dtype));
@@ -480,6 +518,8 @@ ortrain_tile_builder_finish (OrtrainTileBuilder *self, OrtrainKernelSetup *setup
   program->n_constants = self->constants->len;
   program->n_registers = n_registers;
   program->n_instructions = self->steps->len;
+  program->n_rows = self->rows->len;
+  program->rows = g_memdup2 (self->rows->data, self->rows->len * sizeof (Rows));
   /* a few lines more than a tile: registers then do not fall on the same sets of the cache */
   program->register_bytes = ORTRAIN_TILE * largest + 320;
   program->thread_bytes = n_registers * program->register_bytes;
@@ -602,6 +642,34 @@ expand_rows (const Space *space, const Input *input, const void *base, void *dst
     }
 }
 
+/* One element of each input for each of the rows from `row` on. dst: [n_rows, rows->n] */
+static void
+gather_rows (const OrtrainTileProgram *program, const Rows *rows, const OrtrainKernelCall *call, void *dst, gint64 row,
+             gint64 n_rows)
+{
+  const Space *space = &program->space;
+  for (guint j = 0; j < rows->n; j++)
+    {
+      const Input *input = &program->inputs[rows->inputs[j]];
+      const void *base = call->inputs[rows->inputs[j]];
+      const gint64 extent = space->n_outer > 0 ? space->outer[space->n_outer - 1] : 1;
+      const gint64 stride = space->n_outer > 0 ? input->outer[space->n_outer - 1] : 0;
+      gint64 r = 0, at = 0;
+      while (r < n_rows)
+        {
+          /* along the last of the outer dimensions, from where the row is to its end */
+          const gint64 first = (row + r) % extent, n = MIN (n_rows - r, extent - first);
+          const gint64 offset = row_offset (space, input->outer, row + r);
+          for (gint64 i = 0; i < n; i++, at += rows->n)
+            if (input->size == 4)
+              ((guint32 *) dst)[at + j] = ((const guint32 *) base)[offset + i * stride];
+            else
+              ((guint64 *) dst)[at + j] = ((const guint64 *) base)[offset + i * stride];
+          r += n;
+        }
+    }
+}
+
 static void
 run_tiles (gpointer data, gint64 begin, gint64 end, guint worker)
 {
@@ -610,7 +678,7 @@ run_tiles (gpointer data, gint64 begin, gint64 end, guint worker)
   const OrtrainKernelCall *call = run->call;
   const Space *space = &program->space;
   void *slots[MAX_SLOTS];
-  OrtrainTileEnv env = { call, 0 };
+  OrtrainTileEnv env = { call, 0, 0 };
 
   void **constants = slots + program->n_inputs + program->n_outputs;
   for (guint i = 0; i < program->n_constants; i++)
@@ -641,6 +709,7 @@ run_tiles (gpointer data, gint64 begin, gint64 end, guint worker)
         }
       gint64 position = row * space->inner + start;
       env.position = position;
+      env.row = space->rows_per_tile > 0 ? (gsize) space->inner : n;
 
       for (guint i = 0; i < program->n_inputs; i++)
         {
@@ -668,6 +737,9 @@ run_tiles (gpointer data, gint64 begin, gint64 end, guint worker)
       for (guint k = 0; k < program->n_outputs; k++)
         slots[program->n_inputs + k] =
             call->outputs[k] == NULL ? NULL : (guint8 *) call->outputs[k] + position * program->output_sizes[k];
+
+      for (guint i = 0; i < program->n_rows; i++)
+        gather_rows (program, &program->rows[i], call, slots[program->rows[i].slot], row, n_rows);
 
       for (guint s = 0; s < program->n_instructions; s++)
         {

@@ -248,6 +248,42 @@ lower_mean (OrtrainTileBuilder *builder, const guint *in, guint n_in, OrtrainDTy
   return value == ORTRAIN_TILE_NONE ? value : lower_cast (builder, value, out_dtype, error);
 }
 
+#define APPLY_ROW(T)                                                                                                   \
+  static inline void apply_row_##T (T *d, const T *p, T mean, T factor, T bias, gsize n)                               \
+  {                                                                                                                    \
+    ORTRAIN_TILE_FOR d[i] = (p[i] - mean) * factor + bias;                                                             \
+  }                                                                                                                    \
+  /* b: mean, factor and bias of each row */                                                                           \
+  static void apply_rows_##T (ORTRAIN_TILE_ARGS)                                                                       \
+  {                                                                                                                    \
+    const T *row = b;                                                                                                  \
+    for (gsize at = 0; at < n; at += env->row, row += 3)                                                               \
+      apply_row_##T ((T *) dst + at, (const T *) a + at, row[0], row[1], row[2], env->row);                            \
+  }
+APPLY_ROW (float)
+APPLY_ROW (double)
+
+/* (x - mean)·factor + bias; in one loop where the others are one number for each channel, and channels are rows */
+static guint
+lower_batch_norm (OrtrainTileBuilder *builder, const guint *in, OrtrainDType out_dtype, GError **error)
+{
+  static const char *const steps[] = { "Sub", "Mul", "Add" };
+  const OrtrainDType compute = get_compute_dtype (ortrain_tile_builder_get_dtype (builder, in[0]));
+  guint value = lower_cast (builder, in[0], compute, error), rows = ORTRAIN_TILE_NONE;
+  if (value != ORTRAIN_TILE_NONE && ortrain_tile_builder_get_dtype (builder, in[1]) == compute)
+    rows = ortrain_tile_builder_rows (builder, in + 1, 3);
+  if (rows != ORTRAIN_TILE_NONE)
+    {
+      value = ortrain_tile_builder_emit (
+          builder, compute == ORTRAIN_DTYPE_FLOAT64 ? apply_rows_double : apply_rows_float, 2, compute,
+          ortrain_tile_builder_spread (builder, value), rows, ORTRAIN_TILE_NONE, NULL);
+      return lower_cast (builder, value, out_dtype, error);
+    }
+  for (guint i = 0; i < 3 && value != ORTRAIN_TILE_NONE; i++)
+    value = lower_two (builder, steps[i], value, lower_cast (builder, in[1 + i], compute, error), error);
+  return value == ORTRAIN_TILE_NONE ? value : lower_cast (builder, value, out_dtype, error);
+}
+
 /* in: [n_in], NONE where absent. NONE with an error when it cannot be done. */
 static guint
 lower (OrtrainTileBuilder *builder, const char *domain, const char *op_type, const OrtrainAttributes *attributes,
@@ -274,6 +310,8 @@ lower (OrtrainTileBuilder *builder, const char *domain, const char *op_type, con
     return lower_mean (builder, in, n_in, out_dtype, error);
   if (onnx && g_str_equal (op_type, "Identity"))
     return lower_cast (builder, in[0], out_dtype, error);
+  if (!onnx && g_str_equal (op_type, "BatchNormApply") && n_in == 4)
+    return lower_batch_norm (builder, in, out_dtype, error);
   return lower_table (builder, domain, op_type, attributes, in, n_in, out_dtype, error);
 }
 

@@ -20,6 +20,7 @@ typedef struct
 {
   const OrtrainKernelCall *call;
   gint64 position; /* flat index of the tile's first element */
+  gsize row;       /* elements of a row, or of the part of one that the tile is */
 } OrtrainTileEnv;
 
 /* dst may be the same memory as an operand of the same element size. A scalar operand has one element. */

@@ -14,7 +14,7 @@ typedef struct
 {
   gint64 rows, channels, inner, units, rows_per_unit;
   float epsilon, momentum;
-  bool frozen, is_known; /* is_known: statistics are operands */
+  bool frozen;
   OrtrainDType dtype;
   bool same; /* the large operands have this type */
   OrtrainOperandTypes types;
@@ -135,8 +135,8 @@ static __global__ void __launch_bounds__ (32 * ROW_PARTS)
 
 struct TrainOperands
 {
-  OrtrainView<OrtrainAny> scale, bias, mean, var;                       /* [channels] */
-  OrtrainView<OrtrainAny> new_mean, new_var, saved_mean, saved_inverse; /* may be absent */
+  OrtrainView<OrtrainAny> scale, bias, mean, var;                               /* [channels] */
+  OrtrainView<OrtrainAny> new_mean, new_var, saved_mean, saved_inverse, factor; /* may be absent */
 };
 
 /* Joins the units, writes running and saved statistics; a thread for each channel. In double, as there are few. */
@@ -166,6 +166,8 @@ static __global__ void __launch_bounds__ (128)
         o.saved_mean.put (c, (float) mean);
       if (o.saved_inverse.is_there ())
         o.saved_inverse.put (c, inverse);
+      if (o.factor.is_there ())
+        o.factor.put (c, table[c].a);
     }
 }
 
@@ -176,14 +178,6 @@ static __global__ void __launch_bounds__ (128)
   for (gint64 c = ortrain_cuda_first (); c < channels; c += ortrain_cuda_stride ())
     table[c] = Entry{ o.mean.get (c), (float) (o.scale.get (c) / sqrt ((double) o.var.get (c) + (double) epsilon)),
                       o.bias.get (c), 0 };
-}
-
-/* The table from what train_channels_kernel saved, and the same bits */
-static __global__ void __launch_bounds__ (128)
-    known_channels_kernel (gint64 channels, TrainOperands o, OrtrainView<OrtrainAny> inverse, Entry *table)
-{
-  for (gint64 c = ortrain_cuda_first (); c < channels; c += ortrain_cuda_stride ())
-    table[c] = Entry{ o.mean.get (c), inverse.get (c) * o.scale.get (c), o.bias.get (c), 0 };
 }
 
 /* The channel of element i, found without a division for each where elements come in order. */
@@ -409,9 +403,6 @@ launch_forward (const OrtrainKernelCall *call, const Constants *c, bool trains, 
   if (!trains)
     ortrain_cuda_launch (call, "batch-norm-channels", get_channel_grid (call, c), 128, stored_channels_kernel,
                          c->channels, operands, c->epsilon, get_table (call, c));
-  else if (c->is_known)
-    ortrain_cuda_launch (call, "batch-norm-channels", get_channel_grid (call, c), 128, known_channels_kernel,
-                         c->channels, operands, get_input (call, 6), get_table (call, c));
   else
     {
       if (c->inner == 1)
@@ -426,6 +417,8 @@ launch_forward (const OrtrainKernelCall *call, const Constants *c, bool trains, 
                            get_shape (c), (const Part *) call->workspace, operands, c->epsilon, c->momentum,
                            get_table (call, c));
     }
+  if (get_output (call, 0).data == NULL)
+    return;
   if (packs)
     launch_apply<T, OrtrainView<T>::WIDTH> (call, c);
   else
@@ -439,12 +432,13 @@ run_forward (const OrtrainKernelCall *call, bool trains)
   TrainOperands o;
   o.scale = get_input (call, 1);
   o.bias = get_input (call, 2);
-  o.mean = get_input (call, c->is_known ? 5 : 3);
+  o.mean = get_input (call, 3);
   o.var = get_input (call, 4);
   o.new_mean = get_output (call, 1);
   o.new_var = get_output (call, 2);
   o.saved_mean = get_output (call, 3);
   o.saved_inverse = get_output (call, 4);
+  o.factor = get_output (call, 5);
   if (c->channels > 0)
     ORTRAIN_CUDA_VIEWS (c->same, c->dtype, T, launch_forward<T> (call, c, trains, o););
 }
@@ -570,22 +564,15 @@ prepare_inference (OrtrainKernelSetup *setup, GError **error)
   return prepare (setup, 1, error) != NULL;
 }
 
-/* BatchNormTrain (x, scale, bias, mean, var[, saved mean, saved 1/deviation]) → (y, new mean, new var, saved mean,
- * saved 1/deviation); without the new ones, mean and var are not needed. With the saved ones there is y alone, to the bit
- * what it was when they were computed. */
+/* BatchNormTrain (x, scale, bias, mean, var) → (y, new mean, new var, saved mean, saved 1/deviation, factor); without the
+ * new ones, mean and var are not needed. y = (x - saved mean)·factor + bias, which BatchNormApply computes, too. */
 static gboolean
 prepare_train (OrtrainKernelSetup *setup, GError **error)
 {
-  Constants *c = prepare (setup, 1, error);
-  if (c == NULL)
+  if (prepare (setup, 1, error) == NULL)
     return FALSE;
-  c->is_known = setup->n_inputs == 7;
-  if (c->is_known)
-    {
-      c->units = 0; /* nothing is joined */
-      setup->workspace_bytes = 64 + (gsize) c->channels * sizeof (Entry);
-      setup->flops = 3.0 * (double) setup->inputs[0].n_elements;
-    }
+  if (setup->outputs[0].dtype == ORTRAIN_DTYPE_UNDEFINED)
+    setup->flops = 5.0 * (double) setup->inputs[0].n_elements;
   setup->inplace[1] = 1 << 3;
   setup->inplace[2] = 1 << 4;
   return TRUE;

@@ -150,8 +150,10 @@ struct _OrtrainGraph
                            by clones and subgraphs; or NULL */
   GPtrArray *notes;     /* of char *, for people: declarations that inference contradicts, what a loss found; or NULL */
   const char *gradients_kept; /* why gradients of parameters wait for the update phase; static, NULL: they do not */
-  GHashTable *known_notes;    /* the same, as a set; or NULL */
-  guint n_contradicted;       /* of them, counted beyond the first few that have a note */
+  guint n_together; /* segments of the forward pass between which the pass recompute-cheap keeps what is open; 0: it
+                               * chooses, and writes it here */
+  GHashTable *known_notes; /* the same, as a set; or NULL */
+  guint n_contradicted;    /* of them, counted beyond the first few that have a note */
   OrtrainGraphEdit *edit;
   GHashTable *many_uses; /* value with many readers → the position of each in `uses`; or NULL */
   GHashTable

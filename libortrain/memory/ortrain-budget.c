@@ -639,6 +639,10 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
         g_set_object (&smallest, least);
     }
   search_clear (&search);
+  if (ok && found == NULL && budget->smallest != NULL &&
+      (*budget->smallest == NULL ||
+       ortrain_memory_plan_get_peak_bytes (smallest) < ortrain_memory_plan_get_peak_bytes (*budget->smallest)))
+    g_set_object (budget->smallest, smallest);
   if (ok && found == NULL)
     ortrain_budget_set_error (error, base, smallest, budget);
   return g_steal_pointer (&found);

@@ -516,6 +516,7 @@ analyze (OrtrainGraph *graph, OrtrainRecomputeReport *report, const GArray *requ
   const guint n_values = graph->values->len;
   g_autofree gint64 *bytes = ortrain_recompute_probe_bytes (graph);
   g_autofree gboolean *cheap = g_new (gboolean, n_values + 1), *automatic = g_new (gboolean, n_values + 1);
+  graph->n_together = 1; /* a cluster runs again of what is kept next to it */
   ortrain_recompute_cut_cheap (graph, bytes, 0, cheap);
   for (guint v = 0; v < n_values; v++)
     automatic[v] = !cheap[v];

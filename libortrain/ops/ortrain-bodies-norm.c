@@ -45,31 +45,31 @@ through_normalization (OrtrainBody *self, OrtrainValue *g, OrtrainValue *normali
   return MUL (inverse, SUB (SUB (g, MEAN (g, axes)), dot));
 }
 
-/* (x, scale, bias, mean, variance[, mean, inverse]) → (y, next mean, next variance, mean, inverse) */
+/* (x, mean, factor, bias) → y */
+gboolean
+ortrain_body_batch_norm_apply (OrtrainBody *self)
+{
+  OrtrainValue *centred = SUB (ortrain_body_input (self, 0), ortrain_body_input (self, 1));
+  ortrain_body_set (self, 0, ADD (MUL (centred, ortrain_body_input (self, 2)), ortrain_body_input (self, 3)));
+  return TRUE;
+}
+
+/* (x, scale, bias, mean, variance) → (y, next mean, next variance, mean, inverse, factor) */
 gboolean
 ortrain_body_batch_norm_train (OrtrainBody *self)
 {
   OrtrainValue *x = ortrain_body_input (self, 0);
   const gint rank = x->rank;
   const guint32 axes = axes_from (0, rank) & ~2u;
-  OrtrainValue *mean = along_channels (self, ortrain_body_input (self, 5), rank), *variance = NULL;
-  OrtrainValue *inverse = along_channels (self, ortrain_body_input (self, 6), rank);
-  const gboolean is_known = mean != NULL && inverse != NULL;
-  if (!is_known)
-    mean = MEAN (x, axes);
-  OrtrainValue *centred = SUB (x, mean);
-  if (!is_known)
-    {
-      variance = MEAN (MUL (centred, centred), axes);
-      inverse = inverse_root (self, variance);
-    }
+  OrtrainValue *mean = MEAN (x, axes), *centred = SUB (x, mean), *variance = MEAN (MUL (centred, centred), axes);
+  OrtrainValue *inverse = inverse_root (self, variance);
   OrtrainValue *scale = along_channels (self, ortrain_body_input (self, 1), rank);
   OrtrainValue *bias = along_channels (self, ortrain_body_input (self, 2), rank);
   OrtrainValue *statistics[] = { mean, variance };
   const double momentum = ortrain_body_float (self, "momentum", 0.9);
-  ortrain_body_set (self, 0, ADD (MUL (centred, MUL (inverse, scale)), bias));
-  if (is_known)
-    return TRUE;
+  OrtrainValue *factor = MUL (inverse, scale);
+  if (ortrain_body_wants (self, 0))
+    ortrain_body_set (self, 0, ADD (MUL (centred, factor), bias));
   for (guint k = 0; k < 2; k++)
     {
       if (!ortrain_body_wants (self, 1 + k))
@@ -81,6 +81,7 @@ ortrain_body_batch_norm_train (OrtrainBody *self)
     }
   ortrain_body_set (self, 3, mean);
   ortrain_body_set (self, 4, inverse);
+  ortrain_body_set (self, 5, factor);
   return TRUE;
 }
 

@@ -112,6 +112,7 @@ gboolean ortrain_body_linear_cross_entropy (OrtrainBody *self);
 gboolean ortrain_body_nll_grad (OrtrainBody *self);
 gboolean ortrain_body_dropout_grad (OrtrainBody *self);
 
+gboolean ortrain_body_batch_norm_apply (OrtrainBody *self);
 gboolean ortrain_body_batch_norm_train (OrtrainBody *self);
 gboolean ortrain_body_batch_norm_grad (OrtrainBody *self);
 gboolean ortrain_body_batch_norm_frozen_grad (OrtrainBody *self);

@@ -191,10 +191,11 @@ struct _OrtrainOpDef
   gboolean (*expand) (OrtrainBody *body);
   const char *no_body; /* why there is none */
 
-  /* Bit k: output k is a statistic of input 0, a few numbers beside it, that the gradient reads. A node that runs again
-   * does not compute them again: it takes the i-th one as input saved_input + i. 0: there are none. */
+  /* Bit k: output k is a statistic of input 0, a few numbers beside it, that the backward pass reads. 0: there are none. */
   guint32 saved_outputs;
-  guint saved_input;
+  /* Moves output 0 to an element-wise node that computes it of such statistics, in nodes before `before` (NULL: behind all
+   * others); or does nothing. NULL: there is no such node. */
+  gboolean (*split) (OrtrainNode *node, OrtrainNode *before, GError **error);
 
   /* Layers that compute something else while training. */
   guint32 statistic_inputs; /* bit i: input i is a running statistic. In training form, its k-th one's next contents are

@@ -93,7 +93,7 @@ infer_batch_norm (OrtrainInferContext *ctx, GError **error)
 {
   gint rank = ortrain_infer_get_rank (ctx, 0);
   OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 3);
-  if (dtype == ORTRAIN_DTYPE_UNDEFINED) /* run again, for its output alone */
+  if (dtype == ORTRAIN_DTYPE_UNDEFINED) /* run again, without running statistics */
     dtype = ortrain_infer_get_dtype (ctx, 1);
   if (ortrain_dtype_is_half (dtype) && !ortrain_infer_has_input (ctx, 3))
     dtype = ORTRAIN_DTYPE_FLOAT32;
@@ -110,7 +110,8 @@ infer_batch_norm (OrtrainInferContext *ctx, GError **error)
                                      " channels",
                                      i, b.value, a.value);
       }
-  ortrain_infer_set_like (ctx, 0, 0);
+  if (ortrain_infer_wants_output (ctx, 0))
+    ortrain_infer_set_like (ctx, 0, 0);
   for (guint k = 1; k < ortrain_infer_get_n_outputs (ctx); k++)
     if (!ortrain_infer_wants_output (ctx, k))
       continue;
@@ -144,7 +145,7 @@ gradient_batch_norm_train (OrtrainGradContext *ctx, GError **error)
   for (guint k = 1; k < 5; k++)
     if (ortrain_grad_of_output (ctx, k) != NULL)
       return ortrain_grad_fail (ctx, error, "a gradient through the statistics (output %u) is not supported", k);
-  if (!grow_outputs (ctx->node, 5, error))
+  if (!grow_outputs (ctx->node, 6, error))
     return FALSE;
   OrtrainValue *operands[] = { dy, ortrain_grad_input (ctx, 0), ortrain_grad_input (ctx, 1),
                                ortrain_grad_output (ctx, 3), ortrain_grad_output (ctx, 4) };
@@ -152,6 +153,52 @@ gradient_batch_norm_train (OrtrainGradContext *ctx, GError **error)
                                          ortrain_attributes_copy (ctx->node->attributes));
   set_wanted (ctx, node, (const guint[]){ 0, 1, 2 }, 3);
   return TRUE;
+}
+
+/* In the pass and scope of a node that is split. n_outputs 0: the caller has the output. */
+static OrtrainNode *
+insert_beside (OrtrainNode *node, OrtrainNode *before, const char *domain, const char *op_type,
+               OrtrainValue *const *inputs, guint n_inputs, guint n_outputs)
+{
+  OrtrainNode *part =
+      ortrain_graph_insert_node (node->graph, before, domain, op_type, node->name, inputs, n_inputs, n_outputs);
+  part->phase = node->phase;
+  part->scope = node->scope;
+  return part;
+}
+
+/* One number for each channel, such that it is broadcast along axis 1 of a value of this rank. */
+static OrtrainValue *
+along_channels (OrtrainNode *node, OrtrainNode *before, OrtrainValue *value, gint rank, GError **error)
+{
+  gint64 dims[ORTRAIN_MAX_RANK - 1];
+  if (rank == 2)
+    return value;
+  for (gint d = 1; d < rank; d++)
+    dims[d - 1] = d == 1 ? -1 : 1;
+  OrtrainValue *inputs[] = { value, ortrain_graph_const_ints (node->graph, dims, (gsize) rank - 1) };
+  OrtrainNode *view = insert_beside (node, before, "", "Reshape", inputs, 2, 1);
+  return ortrain_ops_infer_node (view, error) ? ortrain_node_output (view, 0) : NULL;
+}
+
+/* (x, scale, bias, …) → (y, …, mean, 1/deviation, factor): y from what is saved in as many bits as it was computed in. */
+static gboolean
+split_batch_norm (OrtrainNode *node, OrtrainNode *before, GError **error)
+{
+  OrtrainValue *x = ortrain_node_input (node, 0), *y = ortrain_node_output (node, 0);
+  OrtrainValue *mean = ortrain_node_output (node, 3), *factor = ortrain_node_output (node, 5);
+  if (y == NULL || mean == NULL || factor == NULL || x->rank < 2 || x->rank > ORTRAIN_MAX_RANK ||
+      ortrain_dtype_is_half (factor->dtype))
+    return TRUE;
+  OrtrainValue *operands[] = { x, mean, factor, ortrain_node_input (node, 2) };
+  for (guint i = 1; i < G_N_ELEMENTS (operands); i++)
+    if ((operands[i] = along_channels (node, before, operands[i], x->rank, error)) == NULL)
+      return FALSE;
+  OrtrainNode *apply = insert_beside (node, before, ORTRAIN_DOMAIN, "BatchNormApply", operands, 4, 0);
+  node->outputs->pdata[0] = NULL;
+  y->producer = NULL;
+  ortrain_node_set_output (apply, 0, y);
+  return ortrain_ops_infer_node (apply, error);
 }
 
 /* The number of elements of dimensions begin to end - 1 of input i; -1: not known. */
@@ -462,10 +509,14 @@ static const OrtrainOpDef ops[] = {
   { .name = "BatchNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 7, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
     .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .types = ".0", .infer = infer_batch_norm,
     .gradient = gradient_batch_norm, .upgrade = upgrade_batch_norm, .training_form = "BatchNormTrain", BATCH_NORM_OPERANDS },
-  { .name = "BatchNormTrain", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_INSIDE, .since = 1, .min_inputs = 5, .max_inputs = 7, .min_outputs = 1,
-    .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6, .optional_inputs = 1 << 3 | 1 << 4, .types = ".0",
-    .saved_outputs = 1 << 3 | 1 << 4, .saved_input = 5,
+  { .name = "BatchNormTrain", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_INSIDE, .since = 1, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
+    .max_outputs = 6, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .optional_inputs = 1 << 3 | 1 << 4, .types = ".0",
+    .saved_outputs = 1 << 3 | 1 << 4 | 1 << 5, .split = split_batch_norm,
     .infer = infer_batch_norm, .gradient = gradient_batch_norm_train, .inference_form = "BatchNormalization", BATCH_NORM_OPERANDS, .expand = ortrain_body_batch_norm_train },
+  /* (x, mean, factor, bias) → (x - mean)·factor + bias */
+  { .name = "BatchNormApply", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 4, .max_inputs = 4, .min_outputs = 1, .max_outputs = 1,
+    .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".f", .flags = ORTRAIN_OP_POINTWISE | ORTRAIN_OP_NO_GRADIENT,
+    .infer = ortrain_infer_elementwise, .inference_form = "BatchNormalization", .expand = ortrain_body_batch_norm_apply },
   GRAD ("BatchNormGrad", 5, 5, 3, ".0", infer_batch_norm_grad, ortrain_zero_sums_batch_norm_grad, ortrain_body_batch_norm_grad),
   { .name = "BatchNormFrozenGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 5,
     .min_outputs = 1, .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .optional_inputs = 1 << 1,

@@ -346,9 +346,10 @@ find_on_device (OrtrainExecutor *self, OrtrainGraph *graph, OrtrainTensorDict *f
   return found;
 }
 
-static OrtrainMemoryPlan *
-make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget, gboolean *is_guarded,
-           GError **error)
+/* The graph that is planned. n_together: 0, or 1 where a search for what runs again follows, which begins with what is open
+ * between all segments; filled. */
+static OrtrainGraph *
+make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint *n_together, gboolean *is_guarded, GError **error)
 {
   g_autofree OrtrainSpecializeInput *inputs = g_new0 (OrtrainSpecializeInput, self->n_inputs + 1);
   g_autoptr (GPtrArray) contents = g_ptr_array_new_with_free_func (g_object_unref);
@@ -370,8 +371,12 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
         }
     }
   g_autoptr (OrtrainGraph) graph = ortrain_specialize (self->graph, inputs, self->n_inputs, error);
-  if (graph == NULL || (self->config.optimize != NULL && !self->config.optimize (graph, self->provider, error)))
+  if (graph == NULL)
     return NULL;
+  graph->n_together = *n_together;
+  if (self->config.optimize != NULL && !self->config.optimize (graph, self->provider, error))
+    return NULL;
+  *n_together = graph->n_together;
   g_autoptr (GHashTable) on_device = find_on_device (self, graph, feeds);
   if (!self->provider->klass->reads_host && !ortrain_insert_copies (graph, self->config.training, on_device, error))
     return NULL;
@@ -379,6 +384,12 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
   if (self->config.guarded != NULL && self->provider->klass->capture != NULL &&
       !ortrain_insert_guards (graph, self->provider, self->config.guarded, is_guarded, error))
     return NULL;
+  return g_steal_pointer (&graph);
+}
+
+static OrtrainMemoryPlan *
+plan_within (OrtrainExecutor *self, OrtrainGraph *graph, const OrtrainBudget *budget, GError **error)
+{
   const OrtrainPlanRequest request = {
     .provider = self->provider,
     .host = ortrain_execution_get_host (self->config.execution),
@@ -389,6 +400,66 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
     .without_search = !ortrain_step_arena_has_pattern (self->config.arena),
   };
   return ortrain_plan_within_budget (graph, &request, budget, error);
+}
+
+static gboolean
+is_over_budget (const GError *error)
+{
+  return g_error_matches (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
+}
+
+/* plan, or NULL with the failure, which is taken. */
+static OrtrainMemoryPlan *
+return_plan (OrtrainMemoryPlan *plan, GError **failure, GError **error)
+{
+  if (plan == NULL)
+    g_propagate_error (error, g_steal_pointer (failure));
+  return plan;
+}
+
+static OrtrainMemoryPlan *
+make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget, gboolean *is_guarded,
+           GError **error)
+{
+  guint n_together = 0;
+  g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, &n_together, is_guarded, error);
+  if (graph == NULL)
+    return NULL;
+  const gboolean is_searched = budget->bytes > 0 || budget->level > 0;
+  if (n_together <= 1 || !is_searched)
+    return plan_within (self, graph, budget, error);
+
+  /* A search begins with what is kept so; where it finds nothing, and for a level, with what is open between all segments. */
+  g_autoptr (OrtrainMemoryPlan) smallest = NULL;
+  g_autoptr (GError) failure = NULL;
+  OrtrainBudget part = *budget;
+  part.smallest = &smallest;
+  if (budget->level == 0)
+    {
+      OrtrainMemoryPlan *plan = plan_within (self, graph, &part, &failure);
+      if (plan != NULL || !is_over_budget (failure))
+        return return_plan (plan, &failure, error);
+      g_clear_error (&failure);
+    }
+  n_together = 1;
+  g_autoptr (OrtrainGraph) whole = make_graph (self, feeds, &n_together, is_guarded, error);
+  if (whole == NULL)
+    return NULL;
+  g_autoptr (OrtrainMemoryPlan) found = plan_within (self, whole, &part, &failure);
+  if (found == NULL && !is_over_budget (failure))
+    return return_plan (NULL, &failure, error);
+  if (found != NULL && budget->level == 0)
+    return g_steal_pointer (&found);
+  part.bytes = part.level = 0;
+  g_autoptr (OrtrainMemoryPlan) base = plan_within (self, graph, &part, error);
+  if (base == NULL)
+    return NULL;
+  const guint64 peak = ortrain_memory_plan_get_peak_bytes (base);
+  if (found != NULL ? peak < ortrain_memory_plan_get_peak_bytes (found) : peak <= budget->bytes)
+    return g_steal_pointer (&base);
+  if (found == NULL)
+    ortrain_budget_set_error (error, base, smallest, budget);
+  return g_steal_pointer (&found);
 }
 
 static OrtrainExecutorEntry *

@@ -25,6 +25,9 @@ gboolean ortrain_recompute_cheap (OrtrainGraph *graph, const OrtrainProvider *pr
 /* transform/ortrain-structurally-zero-gradients.c: gradients of parameters that are zero whatever the data are become
  * zeros. Once the gradient is built; shapes may be symbolic. */
 gboolean ortrain_drop_zero_gradients (OrtrainGraph *graph, GError **error);
+/* transform/ortrain-split-norms.c: normalizations over the batch become statistics and an element-wise node. Once the
+ * gradient is built; shapes may be symbolic. */
+gboolean ortrain_split_norms (OrtrainGraph *graph, GError **error);
 /* transform/ortrain-fuse-attention.c, -fuse-norm.c, -fuse-gelu.c: what exporters write out becomes Attention,
  * LayerNormalization, RMSNormalization, Gelu. Before the gradient is built; shapes may be symbolic. */
 gboolean ortrain_fuse_attention (OrtrainGraph *graph, GError **error);

@@ -104,6 +104,7 @@ static const Pass gradient_passes[] = {
   { "structurally-zero-gradients", ortrain_drop_zero_gradients },
   { "sum-gradients-wide", ortrain_sum_gradients_wide },
   { "read-kept-narrow", ortrain_read_kept_narrow },
+  { "split-norms", ortrain_split_norms },
 };
 
 static const Pass static_passes[] = {

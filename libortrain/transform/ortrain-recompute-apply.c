@@ -47,27 +47,13 @@ ortrain_recompute_may_run_again (const OrtrainNode *node)
   return node->outputs->len > 0;
 }
 
-/* All statistics that the node takes back are there. kept: [n_values] */
-static gboolean
-has_statistics (const OrtrainNode *node, const gboolean *kept)
-{
-  for (guint32 saved = node->op->saved_outputs; saved != 0; saved &= saved - 1)
-    {
-      const guint k = (guint) __builtin_ctz (saved);
-      if (!ortrain_recompute_is_saved (node, k) || !kept[ortrain_node_output (node, k)->id])
-        return FALSE;
-    }
-  return node->op->saved_outputs != 0;
-}
-
 /* A copy of a node in the backward pass; what its inputs became is in `copies` already; but a kept input is read
  * as it is, even where another output of its node runs again. kept: [n_values] */
 static void
 run_again (OrtrainGraph *graph, OrtrainNode *node, const gboolean *kept, guint n_values, GHashTable *copies)
 {
-  const guint32 saved = has_statistics (node, kept) ? node->op->saved_outputs : 0;
-  const guint n_inputs = saved != 0 ? node->op->saved_input + (guint) __builtin_popcount (saved) : node->inputs->len;
-  g_autofree OrtrainValue **inputs = g_new0 (OrtrainValue *, MAX (n_inputs, node->inputs->len) + 1);
+  const guint n_inputs = node->inputs->len;
+  g_autofree OrtrainValue **inputs = g_new0 (OrtrainValue *, n_inputs + 1);
   for (guint i = 0; i < node->inputs->len; i++)
     {
       if (!ortrain_recompute_reads_again (node, i))
@@ -77,9 +63,6 @@ run_again (OrtrainGraph *graph, OrtrainNode *node, const gboolean *kept, guint n
       if (copy != NULL && !(inputs[i]->id < n_values && kept[inputs[i]->id]))
         inputs[i] = copy;
     }
-  guint next = node->op->saved_input;
-  for (guint32 left = saved; left != 0; left &= left - 1)
-    inputs[next++] = node->outputs->pdata[__builtin_ctz (left)];
   OrtrainNode *again =
       ortrain_graph_new_node (graph, node->domain, node->op_type, node->name, inputs, n_inputs, node->outputs->len);
   ortrain_attributes_free (again->attributes);
@@ -93,7 +76,7 @@ run_again (OrtrainGraph *graph, OrtrainNode *node, const gboolean *kept, guint n
   for (guint k = 0; k < node->outputs->len; k++)
     {
       OrtrainValue *from = node->outputs->pdata[k], *to = again->outputs->pdata[k];
-      if (from == NULL || is_next_statistic (node, k) || (k < 32 && saved >> k & 1))
+      if (from == NULL || is_next_statistic (node, k))
         {
           ortrain_node_drop_output (again, k);
           continue;

@@ -9,8 +9,13 @@
  * go over their memory once cost little beside the products around them, and run again where more than a quarter of the
  * bytes that they compute is saved by it, and more than starting a kernel takes: a normalization whose input is kept anyway, say, in 16 bits too, where casts stand
  * around it. Of what the backward pass reads, the smallest
- * set (in bytes) is kept from which these give the rest. What is open between segments of the forward pass is kept in any
- * case: a chain of residual additions would else be computed again from its beginning, and all of it be live at once. */
+ * set (in bytes) is kept from which these give the rest. What is open between groups of segments of the forward pass is kept
+ * in any case: a chain of residual additions would else be computed again from its beginning, and all of it be live at
+ * once. How many segments a group has follows from the bytes that are live when the backward pass enters one: what is
+ * kept of it and of all before, and what it then computes again of the values between its segments. */
+
+/* Groups of several segments have to save at least this part of what is kept. */
+#define WORTHWHILE 32
 
 static gint64
 bytes_of (const OrtrainValue *value)
@@ -47,18 +52,112 @@ measure_open (OrtrainGraph *graph, const gint64 *bytes, guint64 *open)
     }
 }
 
+typedef struct
+{
+  OrtrainGraph *graph;
+  const GArray *cuts;
+  const gint64 *bytes, *costs;
+  guint *segments; /* [n_values]: of the node that computes it in the forward pass, or G_MAXUINT */
+} Search;
+
+/* kept, held: [n_values], filled. held: what of it the backward pass reads, and takes memory */
+static void
+cut_groups (const Search *search, guint length, gboolean *kept, gboolean *held)
+{
+  OrtrainGraph *graph = search->graph;
+  g_autofree gboolean *boundary = g_new0 (gboolean, graph->values->len + 1);
+  g_autofree gboolean *again = g_new0 (gboolean, graph->nodes->len + 1);
+  ortrain_mark_open_values (graph, search->cuts, length, boundary);
+  ortrain_recompute_cut_sized (graph, search->costs, boundary, search->bytes, kept);
+  ortrain_recompute_find_again (graph, kept, again);
+  for (guint v = 0; v < graph->values->len; v++)
+    {
+      const OrtrainValue *value = graph->values->pdata[v];
+      held[v] = FALSE;
+      if (!kept[v] || search->segments[v] == G_MAXUINT || ortrain_recompute_lives_anyhow (value))
+        continue;
+      held[v] = ortrain_recompute_is_read_backward (value);
+      for (guint u = 0; u < value->uses.n && !held[v]; u++)
+        {
+          const OrtrainUse use = value->uses.items[u];
+          held[v] = again[use.node->mark] && ortrain_recompute_reads_again (use.node, use.index);
+        }
+    }
+}
+
+/* The most bytes that are live when the backward pass enters a group. all: what is held with groups of one segment */
+static gint64
+measure_groups (const Search *search, guint length, const gboolean *held, const gboolean *all)
+{
+  const guint n = search->cuts->len / length + 1, n_values = search->graph->values->len;
+  g_autofree gint64 *kept = g_new0 (gint64, n), *again = g_new0 (gint64, n);
+  gint64 sum = 0, most = 0;
+  for (guint v = 0; v < n_values; v++)
+    if (held[v])
+      kept[search->segments[v] / length] += search->bytes[v];
+    else if (all[v])
+      again[search->segments[v] / length] += search->bytes[v];
+  for (guint g = 0; g < n; g++)
+    {
+      sum += kept[g];
+      most = MAX (most, sum + again[g]);
+    }
+  return most;
+}
+
+/* The cut with the best length of groups. kept: [n_values], filled */
+static void
+search_groups (const Search *search, gboolean *kept)
+{
+  const guint n_values = search->graph->values->len, n_cuts = search->cuts->len;
+  g_autofree gboolean *all = g_new (gboolean, n_values + 1), *held = g_new (gboolean, n_values + 1);
+  g_autofree gboolean *tried = g_new (gboolean, n_values + 1);
+  cut_groups (search, 1, kept, all);
+  gint64 least = measure_groups (search, 1, all, all);
+  least -= least / WORTHWHILE;
+  if (n_cuts < 2 || search->graph->n_together == 1)
+    return;
+  /* one group of all segments keeps the least */
+  cut_groups (search, n_cuts + 1, tried, held);
+  gint64 bytes = 0;
+  for (guint v = 0; v < n_values; v++)
+    bytes += held[v] ? search->bytes[v] : 0;
+  if (bytes >= least)
+    return;
+  for (guint length = 2; length <= n_cuts; length += MAX (1, length / 2))
+    {
+      cut_groups (search, length, tried, held);
+      bytes = measure_groups (search, length, held, all);
+      if (bytes >= least)
+        continue;
+      least = bytes;
+      search->graph->n_together = length;
+      memcpy (kept, tried, n_values * sizeof *kept);
+    }
+}
+
 void
 ortrain_recompute_cut_cheap (OrtrainGraph *graph, const gint64 *bytes, gint64 launch_bytes, gboolean *kept)
 {
   g_autofree gint64 *costs = g_new (gint64, graph->nodes->len + 1);
   g_autofree guint64 *open = g_new (guint64, graph->values->len + 1);
-  g_autofree gboolean *boundary = g_new0 (gboolean, graph->values->len + 1);
+  g_autofree guint *segments = g_new (guint, graph->values->len + 1);
   for (guint i = 0; i < graph->nodes->len; i++)
     costs[i] = cost_of (graph->nodes->pdata[i], bytes, launch_bytes);
   measure_open (graph, bytes, open);
   g_autoptr (GArray) cuts = ortrain_find_segment_cuts (graph, open);
-  ortrain_mark_open_values (graph, cuts, 1, boundary);
-  ortrain_recompute_cut_sized (graph, costs, boundary, bytes, kept);
+  for (guint v = 0; v < graph->values->len; v++)
+    segments[v] = G_MAXUINT;
+  for (guint i = 0; i < graph->nodes->len; i++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[i];
+      node->mark = i;
+      for (guint k = 0; k < node->outputs->len && node->phase == ORTRAIN_PHASE_FORWARD; k++)
+        if (node->outputs->pdata[k] != NULL)
+          segments[((OrtrainValue *) node->outputs->pdata[k])->id] = ortrain_find_segment (cuts, i);
+    }
+  const Search search = { graph, cuts, bytes, costs, segments };
+  search_groups (&search, kept);
 }
 
 gboolean

@@ -13,7 +13,7 @@
 gboolean ortrain_recompute_may_run_again (const OrtrainNode *node);
 /* … and with this input. */
 gboolean ortrain_recompute_reads_again (const OrtrainNode *node, guint input);
-/* The output is a statistic that the node takes back when it runs again, in as many bits as it was computed in. */
+/* The output is a statistic that the backward pass reads, in as many bits as it was computed in. */
 gboolean ortrain_recompute_is_saved (const OrtrainNode *node, guint output);
 
 /* costs: [n_nodes] by position, in bytes: so many may be saved by each run that a node takes again;
@@ -28,13 +28,13 @@ void ortrain_recompute_find_again (OrtrainGraph *graph, const gboolean *kept, gb
 /* The same where shapes are not numbers. bytes: [n_values] by id. */
 void ortrain_recompute_cut_sized (OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary,
                                   const gint64 *bytes, gboolean *kept);
-/* The cut of the pass recompute-cheap. bytes: [n_values] by id; launch_bytes: of a provider's class. */
+/* The cut of the pass recompute-cheap; in groups of graph->n_together segments. bytes: [n_values] by id; launch_bytes: of a provider's class. */
 void ortrain_recompute_cut_cheap (OrtrainGraph *graph, const gint64 *bytes, gint64 launch_bytes, gboolean *kept);
 
 /* The backward pass reads elements of it, and not its shape alone. */
 gboolean ortrain_recompute_is_read_backward (const OrtrainValue *value);
-/* It takes no memory more for being kept, or next to none: parameters, constants, feeds, outputs of the graph, and
- * statistics that a node takes back when it runs again. */
+/* It takes no memory more for being kept, or next to none: parameters, constants, feeds, outputs of the graph,
+ * saved statistics, and views of those. */
 gboolean ortrain_recompute_lives_anyhow (const OrtrainValue *value);
 
 /* Readers in the backward pass of values that are not kept read copies, which nodes of the backward pass compute from

@@ -16,5 +16,8 @@ typedef struct
  * sorted. Returns: an array of OrtrainSegmentCut in the order of the forward pass. */
 GArray *ortrain_find_segment_cuts (OrtrainGraph *graph, const guint64 *bytes);
 
+/* The index of the first cut that is not before the node at this position. */
+guint ortrain_find_segment (const GArray *cuts, guint node);
+
 /* Marks in `open` ([n_values]) what is open at every `length`-th cut, beginning with the cut length - 1. */
 void ortrain_mark_open_values (OrtrainGraph *graph, const GArray *cuts, guint length, gboolean *open);

@@ -68,9 +68,8 @@ ortrain_find_segment_cuts (OrtrainGraph *graph, const guint64 *bytes)
   return cuts;
 }
 
-/* Of the cuts, the first one that is not before a node. */
-static guint
-find_cut (const GArray *cuts, guint node)
+guint
+ortrain_find_segment (const GArray *cuts, guint node)
 {
   guint low = 0, high = cuts->len;
   while (low < high)
@@ -94,7 +93,7 @@ ortrain_mark_open_values (OrtrainGraph *graph, const GArray *cuts, guint length,
     {
       if (first[v] == G_MAXUINT || last[v] == G_MAXUINT)
         continue;
-      const guint cut = find_cut (cuts, first[v]) / length * length + length - 1;
+      const guint cut = ortrain_find_segment (cuts, first[v]) / length * length + length - 1;
       open[v] = open[v] || (cut < cuts->len && g_array_index (cuts, OrtrainSegmentCut, cut).node < last[v]);
     }
 }

@@ -110,7 +110,7 @@ sweep (const char *name, guint n_points)
 static void
 test_promise_3 (gconstpointer name)
 {
-  static const char *const whole[] = { "bert", "cnn", "gpt2", "lstm", "unet", NULL };
+  static const char *const whole[] = { "bert", "cnn", "gpt2", "lstm", "mobilenet", "unet", NULL };
   sweep (name, !g_strv_contains (whole, name) ? 10 : tests_run_all_cases () ? 100 : 20);
 }
 

@@ -16,29 +16,29 @@ static const OrtrainGradientCase cases[] = {
 
 static const OrtrainGradientCase forward_cases[] = {
   { "BatchNormalization", "f[2,5,8,8];f[5];f[5];f[5];p[5]" },
-  { "BatchNormTrain", "f[2,5,8,8];f[5];f[5];f[5];p[5]", NULL, 5, OURS },
-  { "BatchNormTrain", "f[70,37];f[37];f[37];f[37];p[37]", NULL, 5, OURS },
-  { "BatchNormTrain", "f[1025,3];f[3];f[3];f[3];p[3]", NULL, 5, OURS },
+  { "BatchNormTrain", "f[2,5,8,8];f[5];f[5];f[5];p[5]", NULL, 6, OURS },
+  { "BatchNormTrain", "f[70,37];f[37];f[37];f[37];p[37]", NULL, 6, OURS },
+  { "BatchNormTrain", "f[1025,3];f[3];f[3];f[3];p[3]", NULL, 6, OURS },
   /* several units for each channel, the last one shorter */
-  { "BatchNormTrain", "f[7,2,61,67];f[2];f[2];f[2];p[2]", NULL, 5, OURS },
-  { "BatchNormTrain", "f[5,2,64,64];f[2];f[2];f[2];p[2]", NULL, 5, OURS },
-  /* with statistics that are known */
-  { "BatchNormTrain", "f[2,5,8,8];f[5];f[5];_;_;f[5];p[5]", NULL, 1, OURS },
-  { "BatchNormTrain", "f[70,37];f[37];f[37];_;_;f[37];p[37]", NULL, 1, OURS },
+  { "BatchNormTrain", "f[7,2,61,67];f[2];f[2];f[2];p[2]", NULL, 6, OURS },
+  { "BatchNormTrain", "f[5,2,64,64];f[2];f[2];f[2];p[2]", NULL, 6, OURS },
+  { "BatchNormApply", "f[2,5,8,8];f[5,1,1];f[5,1,1];f[5,1,1]", NULL, 1, OURS },
+  { "BatchNormApply", "f[2,5,3,7];f[5,1,1];f[5,1,1];f[5,1,1]", NULL, 1, OURS },
+  { "BatchNormApply", "f[70,37];f[37];f[37];f[37]", NULL, 1, OURS },
   { "BatchNormGrad", "f[7,2,61,67];f[7,2,61,67];f[2];f[2];p[2]", NULL, 3, OURS },
   { "BatchNormGrad", "f[5,2,64,64];f[5,2,64,64];f[2];f[2];p[2]", NULL, 3, OURS },
   { "BatchNormGrad", "f[1025,33];f[1025,33];f[33];f[33];p[33]", NULL, 3, OURS },
   { "BatchNormFrozenGrad", "f[5,2,64,64];f[5,2,64,64];f[2];f[2];p[2]", NULL, 3, OURS },
   { "BatchNormFrozenGrad", "f[3,2,31];f[3,2,31];f[2];f[2];p[2]", NULL, 3, OURS },
-  { "BatchNormTrain", "f[2,2,2]{nan,1,2,3,4,5,6,inf};f[2];f[2];f[2];p[2]", NULL, 5, OURS },
+  { "BatchNormTrain", "f[2,2,2]{nan,1,2,3,4,5,6,inf};f[2];f[2];f[2];p[2]", NULL, 6, OURS },
   { "BatchNormalization", "f[0,3,2];f[3];f[3];f[3];p[3]" },
 };
 
 static void
 test_batch_norm (void)
 {
-  cuda_check_begin (
-      (const char *const[]){ "BatchNormalization", "BatchNormTrain", "BatchNormGrad", "BatchNormFrozenGrad", NULL });
+  cuda_check_begin ((const char *const[]){ "BatchNormalization", "BatchNormTrain", "BatchNormApply", "BatchNormGrad",
+                                           "BatchNormFrozenGrad", NULL });
   cuda_check_cases (cases, G_N_ELEMENTS (cases), TRUE);
   cuda_check_cases (forward_cases, G_N_ELEMENTS (forward_cases), FALSE);
   cuda_check_end ();
