@@ -302,6 +302,7 @@ simt_launch (SimtStream stream, const char *name, dim3 grid, dim3 block, SimtInv
   if (block.x * block.y * block.z > 1024 || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 ||
       grid.z > 65535)
     return report (cudaErrorInvalidValue);
+  fake_cuda_note_kernel (*(const void *const *) closure); /* begins with the kernel */
   auto operation = std::make_shared<Operation> ();
   operation->name = name;
   operation->run = run_grid;

@@ -12,6 +12,8 @@
 /* rows, elements of a row: in a warp, in a block, of any length; with packs and without */
 static const gint64 shapes[][2] = { { 1, 1 },    { 9, 31 },   { 33, 257 },  { 5, 768 },   { 300, 12 }, { 3, 1025 },
                                     { 2, 4096 }, { 3, 8193 }, { 3, 16388 }, { 2, 20001 }, { 0, 4 } };
+/* one of each kind */
+static const gint64 race_shapes[][2] = { { 9, 31 }, { 3, 257 }, { 2, 1025 }, { 2, 4096 }, { 1, 8193 } };
 
 typedef struct
 {
@@ -185,14 +187,18 @@ test_kernels (void)
   const OrtrainProviderOptions options = { .n_threads = 1 };
   g_autoptr (OrtrainProvider) cuda = ortrain_provider_open ("cuda", &options, &error);
   g_assert_no_error (error);
-  for (guint t = 0; t < G_N_ELEMENTS (dtypes); t++)
-    for (guint s = 0; s < G_N_ELEMENTS (shapes); s++)
-      for (gboolean inplace = FALSE; inplace <= TRUE; inplace++)
+  const gboolean races = thread_orders_find_races ();
+  const gint64 (*tried)[2] = races ? race_shapes : shapes;
+  const guint n_tried = races ? G_N_ELEMENTS (race_shapes) : G_N_ELEMENTS (shapes);
+  for (guint t = 0; t < G_N_ELEMENTS (dtypes) - races;
+       t++) /* the last two differ in what a thread does with a number */
+    for (guint s = 0; s < n_tried; s++)
+      for (gboolean inplace = races; inplace <= TRUE; inplace++)
         {
           for (guint i = 0; i < G_N_ELEMENTS (forward_cases); i++)
-            check_forward (cuda, &forward_cases[i], dtypes[t], shapes[s], inplace);
+            check_forward (cuda, &forward_cases[i], dtypes[t], tried[s], inplace);
           for (guint i = 0; i < G_N_ELEMENTS (backward_cases); i++)
-            check_backward (cuda, &backward_cases[i], dtypes[t], shapes[s], inplace);
+            check_backward (cuda, &backward_cases[i], dtypes[t], tried[s], inplace);
         }
 }
 
@@ -337,7 +343,7 @@ test_model (gconstpointer data)
   const double loss = step (cpu);
   g_assert_cmpfloat_with_epsilon (step (cuda), loss, limit * loss);
   compare_gradients (cuda, cpu, limit);
-  for (guint i = 0; i < G_N_ELEMENTS (fused); i++)
+  for (guint i = 0; i < G_N_ELEMENTS (fused) && !thread_orders_find_races (); i++) /* no other kernels */
     {
       g_setenv ("ORTRAIN_EXPAND", fused[i], TRUE);
       g_autoptr (OrtrainTrainingSession) expanded = make_session (model, "cuda", precision);
