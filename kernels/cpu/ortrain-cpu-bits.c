@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "common/ortrain-bits-setup.h"
 #include "common/ortrain-bits.h"
 #include "cpu/ortrain-cpu-device-private.h"
 
@@ -7,11 +8,6 @@
 /* org.ortrain::PackBits and UnpackBits: element i is bit i % 8 of byte i / 8. */
 
 #define GRAIN 8192 /* bytes of bits */
-
-typedef struct
-{
-  gint64 n; /* booleans */
-} Constants;
 
 typedef struct
 {
@@ -44,32 +40,10 @@ unpack_range (gpointer data, gint64 begin, gint64 end, guint worker)
     }
 }
 
-static gboolean
-prepare (OrtrainKernelSetup *setup, const OrtrainOperand *booleans)
-{
-  Constants *constants = g_new0 (Constants, 1);
-  constants->n = booleans->n_elements;
-  setup->constants = constants;
-  setup->constants_free = g_free;
-  return TRUE;
-}
-
-static gboolean
-pack_prepare (OrtrainKernelSetup *setup, GError **error)
-{
-  return prepare (setup, &setup->inputs[0]);
-}
-
-static gboolean
-unpack_prepare (OrtrainKernelSetup *setup, GError **error)
-{
-  return prepare (setup, &setup->outputs[0]);
-}
-
 static void
 run (const OrtrainKernelCall *call, void (*range) (gpointer, gint64, gint64, guint))
 {
-  const Constants *constants = call->constants;
+  const OrtrainBitsConstants *constants = call->constants;
   Job job = { constants->n, call->inputs[0], call->outputs[0] };
   ortrain_parallel_for (ortrain_cpu_get_pool (call), job.n / 8 + (job.n % 8 != 0), GRAIN, range, &job);
 }
@@ -87,8 +61,8 @@ unpack_run (const OrtrainKernelCall *call)
 }
 
 static const OrtrainKernel rows[] = {
-  { .op_type = "PackBits", .domain = "org.ortrain", .prepare = pack_prepare, .run = pack_run },
-  { .op_type = "UnpackBits", .domain = "org.ortrain", .prepare = unpack_prepare, .run = unpack_run },
+  { .op_type = "PackBits", .domain = "org.ortrain", .prepare = ortrain_bits_prepare_pack, .run = pack_run },
+  { .op_type = "UnpackBits", .domain = "org.ortrain", .prepare = ortrain_bits_prepare_unpack, .run = unpack_run },
 };
 
 ORTRAIN_KERNEL_TABLE (bits, rows);

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "common/ortrain-bits-setup.h"
 #include "common/ortrain-bits.h"
 #include "cuda/ortrain-cuda-device.h"
 
 /* org.ortrain::PackBits and UnpackBits: element i is bit i % 8 of byte i / 8. A thread has a byte of bits. */
-
-typedef struct
-{
-  gint64 n; /* booleans */
-} Constants;
 
 /* x: [n], bool; y: [⌈n / 8⌉], uint8 */
 static __global__ void
@@ -40,32 +36,10 @@ unpack_bits_kernel (const guint8 *x, guint8 *y, gint64 n)
     }
 }
 
-static gboolean
-prepare (OrtrainKernelSetup *setup, const OrtrainOperand *booleans)
-{
-  Constants *constants = g_new0 (Constants, 1);
-  constants->n = booleans->n_elements;
-  setup->constants = constants;
-  setup->constants_free = g_free;
-  return TRUE;
-}
-
-static gboolean
-prepare_pack (OrtrainKernelSetup *setup, GError **error)
-{
-  return prepare (setup, &setup->inputs[0]);
-}
-
-static gboolean
-prepare_unpack (OrtrainKernelSetup *setup, GError **error)
-{
-  return prepare (setup, &setup->outputs[0]);
-}
-
 static void
 run (const OrtrainKernelCall *call, const char *name, void (*kernel) (const guint8 *, guint8 *, gint64))
 {
-  const gint64 n = ((const Constants *) call->constants)->n;
+  const gint64 n = ((const OrtrainBitsConstants *) call->constants)->n;
   if (n > 0)
     ortrain_cuda_launch (call, name, ortrain_cuda_grid (call, n / 8 + 1, ORTRAIN_CUDA_BLOCK), ORTRAIN_CUDA_BLOCK,
                          kernel, (const guint8 *) call->inputs[0], (guint8 *) call->outputs[0], n);
@@ -84,8 +58,8 @@ run_unpack (const OrtrainKernelCall *call)
 }
 
 static const OrtrainKernel rows[] = {
-  { "PackBits", "org.ortrain", 0, prepare_pack, run_pack },
-  { "UnpackBits", "org.ortrain", 0, prepare_unpack, run_unpack },
+  { "PackBits", "org.ortrain", 0, ortrain_bits_prepare_pack, run_pack },
+  { "UnpackBits", "org.ortrain", 0, ortrain_bits_prepare_unpack, run_unpack },
 };
 
 ORTRAIN_CUDA_TABLE (bits, rows);

@@ -34,28 +34,20 @@ infer_unpack (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
+#define ONE_TO_ONE                                                                                                     \
+  .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,          \
+  .flags = ORTRAIN_OP_NO_GRADIENT
+
 static const OrtrainOpDef rows[] = {
   /* x: [...], bool → y: [⌈n / 8⌉], uint8 */
   { .name = "PackBits",
-    .domain = ORTRAIN_DOMAIN,
-    .since = 1,
-    .min_inputs = 1,
-    .max_inputs = 1,
-    .min_outputs = 1,
-    .max_outputs = 1,
+    ONE_TO_ONE,
     .dtypes = ORTRAIN_DTYPES_BOOL,
-    .flags = ORTRAIN_OP_NO_GRADIENT,
     .infer = infer_pack,
     .no_body = "a planner adds it, behind the expansion, for what lies between the passes" },
   /* x: [⌈n / 8⌉], uint8 → y: [shape], bool */
   { .name = "UnpackBits",
-    .domain = ORTRAIN_DOMAIN,
-    .since = 1,
-    .min_inputs = 1,
-    .max_inputs = 1,
-    .min_outputs = 1,
-    .max_outputs = 1,
-    .flags = ORTRAIN_OP_NO_GRADIENT,
+    ONE_TO_ONE,
     .infer = infer_unpack,
     .no_body = "a planner adds it, behind the expansion, for what lies between the passes" },
 };

@@ -4,65 +4,36 @@
 /* Operators of our own that are no arithmetic; Accumulate is what the planner adds when a value has to be added somewhere
  * its own kernel cannot write to. */
 
+#define ONE_TO_ONE                                                                                                     \
+  .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,          \
+  .flags = ORTRAIN_OP_NO_GRADIENT
+
 static const OrtrainOpDef rows[] = {
   /* x → y: y = x, or y += x where the plan or the step block says so */
   { .name = "Accumulate",
-    .domain = ORTRAIN_DOMAIN,
-    .since = 1,
-    .min_inputs = 1,
-    .max_inputs = 1,
-    .min_outputs = 1,
-    .max_outputs = 1,
-    .flags = ORTRAIN_OP_NO_GRADIENT,
+    ONE_TO_ONE,
     .infer = ortrain_infer_unary,
     .no_body = "a planner adds it, behind the expansion: where it writes is a matter of the plan" },
   /* from the memory of the host to that of the device, or back */
   { .name = "Copy",
-    .domain = ORTRAIN_DOMAIN,
-    .since = 1,
-    .min_inputs = 1,
-    .max_inputs = 1,
-    .min_outputs = 1,
-    .max_outputs = 1,
+    ONE_TO_ONE,
     .kind = ORTRAIN_OP_KIND_COPY,
-    .flags = ORTRAIN_OP_NO_GRADIENT,
     .infer = ortrain_infer_unary,
     .no_body = "between two memories, of which a graph knows nothing" },
   /* what only the backward pass reads again, from the memory of a step to that of offloaded values */
   { .name = "Offload",
-    .domain = ORTRAIN_DOMAIN,
-    .since = 1,
-    .min_inputs = 1,
-    .max_inputs = 1,
-    .min_outputs = 1,
-    .max_outputs = 1,
+    ONE_TO_ONE,
     .kind = ORTRAIN_OP_KIND_OFFLOAD,
-    .flags = ORTRAIN_OP_NO_GRADIENT,
     .infer = ortrain_infer_unary,
     .no_body = "between two memories, of which a graph knows nothing" },
   /* and back */
   { .name = "Reload",
-    .domain = ORTRAIN_DOMAIN,
-    .since = 1,
-    .min_inputs = 1,
-    .max_inputs = 1,
-    .min_outputs = 1,
-    .max_outputs = 1,
+    ONE_TO_ONE,
     .kind = ORTRAIN_OP_KIND_RELOAD,
-    .flags = ORTRAIN_OP_NO_GRADIENT,
     .infer = ortrain_infer_unary,
     .no_body = "between two memories, of which a graph knows nothing" },
   /* x → y: y = x. A fault if the step block asks for it and x is not finite or, of int64, is not ORTRAIN_GUARD_NONE */
-  { .name = "StepGuard",
-    .domain = ORTRAIN_DOMAIN,
-    .since = 1,
-    .min_inputs = 1,
-    .max_inputs = 1,
-    .min_outputs = 1,
-    .max_outputs = 1,
-    .flags = ORTRAIN_OP_NO_GRADIENT,
-    .infer = ortrain_infer_unary,
-    .no_body = "faults are a matter of kernels" },
+  { .name = "StepGuard", ONE_TO_ONE, .infer = ortrain_infer_unary, .no_body = "faults are a matter of kernels" },
 };
 
 ORTRAIN_OP_TABLE (internal, rows);
