@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-disk-cache-private.h"
 
-#include "folder.h"
+#include "cache-folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,6 @@
 #define KEY "a key"
 #define SMALL "some contents"
 #define MIB ((gsize) 1 << 20)
-
-static char *folder; /* of the test that runs; new for each */
 
 static void
 store (const char *kind, const char *key, const char *contents)
@@ -40,17 +38,6 @@ assert_found (const char *kind, const char *key, const char *contents)
     g_assert_cmpmem (g_bytes_get_data (found, NULL), g_bytes_get_size (found), contents, strlen (contents));
 }
 
-/* Of the only entry. */
-static char *
-find_file (void)
-{
-  g_autoptr (GDir) dir = g_dir_open (folder, 0, NULL);
-  g_assert_nonnull (dir);
-  const char *name = g_dir_read_name (dir);
-  g_assert_nonnull (name);
-  return g_build_filename (folder, name, NULL);
-}
-
 static mode_t
 get_mode (const char *path)
 {
@@ -65,23 +52,6 @@ set_age (const char *path, gint64 seconds)
   const struct timespec times[2] = { { .tv_sec = g_get_real_time () / G_USEC_PER_SEC - seconds },
                                      { .tv_sec = g_get_real_time () / G_USEC_PER_SEC - seconds } };
   g_assert_cmpint (utimensat (AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW), ==, 0);
-}
-
-static void
-begin (gpointer *fixture, gconstpointer data)
-{
-  g_autoptr (GError) error = NULL;
-  folder = g_dir_make_tmp ("ortrain-cache-XXXXXX", &error);
-  g_assert_no_error (error);
-  g_setenv ("ORTRAIN_CACHE", folder, TRUE);
-}
-
-static void
-end (gpointer *fixture, gconstpointer data)
-{
-  g_chmod (folder, 0700);
-  test_remove_folder (folder);
-  g_clear_pointer (&folder, g_free);
 }
 
 static void
@@ -128,7 +98,7 @@ test_damaged (gpointer *fixture, gconstpointer data)
   g_autofree char *whole = NULL;
   gsize n;
   store ("plan", KEY, SMALL);
-  g_autofree char *path = find_file ();
+  g_autofree char *path = cache_folder_find_file ();
   g_assert_true (g_file_get_contents (path, &whole, &n, &error));
   g_assert_cmpuint (n, <, 200);
   for (gsize i = 0; i < 2 * n + 1; i++)
@@ -153,7 +123,7 @@ static void
 test_exchanged (gpointer *fixture, gconstpointer data)
 {
   store ("plan", KEY, SMALL);
-  g_autofree char *first = find_file ();
+  g_autofree char *first = cache_folder_find_file ();
   g_autofree char *aside = g_strconcat (first, ".aside", NULL);
   g_assert_cmpint (g_rename (first, aside), ==, 0);
   store ("plan", "another", "others");
@@ -174,7 +144,7 @@ static void
 test_foreign (gpointer *fixture, gconstpointer data)
 {
   store ("plan", KEY, SMALL);
-  g_autofree char *path = find_file (), *real = g_strconcat (path, ".real", NULL);
+  g_autofree char *path = cache_folder_find_file (), *real = g_strconcat (path, ".real", NULL);
   g_assert_cmpint (g_chmod (path, 0606), ==, 0);
   assert_found ("plan", KEY, NULL);
   g_assert_cmpint (g_chmod (path, 0600), ==, 0);
@@ -242,7 +212,7 @@ test_read_only (gpointer *fixture, gconstpointer data)
   g_assert_cmpuint (ortrain_disk_cache_get_counts ().n_stored - n_stored, ==, 1);
   if (is_root)
     {
-      g_autofree char *path = find_file ();
+      g_autofree char *path = cache_folder_find_file ();
       g_assert_cmpint (seteuid (0), ==, 0);
       assert_found ("plan", KEY, NULL); /* a folder of somebody else */
       g_assert_cmpint (chown (folder, 0, 0), ==, 0);
@@ -330,7 +300,7 @@ static void
 test_size (gpointer *fixture, gconstpointer data)
 {
   store ("plan", KEY, SMALL);
-  g_autofree char *entry = find_file ();
+  g_autofree char *entry = cache_folder_find_file ();
   g_autofree char *oldest = make_sparse ('a', ".ortrain", 20 * MIB, 5000);
   g_autofree char *older = make_sparse ('b', ".ortrain", 20 * MIB, 4000);
   g_autofree char *old = make_sparse ('c', ".ortrain", 20 * MIB, 3000);
@@ -385,7 +355,7 @@ test_large (gpointer *fixture, gconstpointer data)
   ortrain_disk_cache_store ("plan", KEY, strlen (KEY), too_large);
   g_assert_cmpuint (test_count_entries (folder), ==, 0);
   store ("plan", KEY, SMALL);
-  g_autofree char *path = find_file ();
+  g_autofree char *path = cache_folder_find_file ();
   g_assert_cmpint (truncate (path, (goffset) 1 << 40), ==, 0);
   assert_found ("plan", KEY, NULL);
 }
@@ -441,7 +411,7 @@ main (int argc, char **argv)
   if (argc == 2 && strcmp (argv[1], "writer") == 0)
     return write_and_read ();
   g_test_init (&argc, &argv, NULL);
-#define ADD(name) g_test_add ("/disk-cache/" #name, gpointer, NULL, begin, test_##name, end)
+#define ADD(name) g_test_add ("/disk-cache/" #name, gpointer, NULL, cache_folder_begin, test_##name, cache_folder_end)
   ADD (found);
   ADD (modes);
   ADD (damaged);

@@ -1,30 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cache-folder.h"
 #include "core/ortrain-disk-cache-private.h"
 #include "fixture.h"
-#include "folder.h"
 #include "session/ortrain-training-session-private.h"
 #include "text-model.h"
 
 /* Promise: a session that finds what an earlier one has searched for does not search, and has the same plan, byte for byte;
  * no content of the cache changes that plan. */
-
-static char *folder;
-
-static void
-begin (gpointer *fixture, gconstpointer data)
-{
-  g_autoptr (GError) error = NULL;
-  folder = g_dir_make_tmp ("ortrain-cache-XXXXXX", &error);
-  g_assert_no_error (error);
-  g_setenv ("ORTRAIN_CACHE", folder, TRUE);
-}
-
-static void
-end (gpointer *fixture, gconstpointer data)
-{
-  test_remove_folder (folder);
-  g_clear_pointer (&folder, g_free);
-}
 
 typedef struct
 {
@@ -192,14 +174,6 @@ test_family (gpointer *fixture, gconstpointer data)
 #define HEAD_BYTES 48 /* of a file of the cache, before the contents */
 #define SUM_BYTES 32  /* behind them */
 
-static char *
-find_entry (void)
-{
-  g_autoptr (GDir) dir = g_dir_open (folder, 0, NULL);
-  g_assert_cmpuint (test_count_entries (folder), ==, 1);
-  return g_build_filename (folder, g_dir_read_name (dir), NULL);
-}
-
 /* The message, without what else would do: that takes searches of its own. */
 static char *
 plan_refused (TestModel *model, guint64 budget)
@@ -234,7 +208,7 @@ check_wrong (TestModel *model, guint64 budget, char *(*plan) (TestModel *model, 
   g_autoptr (GError) error = NULL;
   guint n_again = 0;
   gsize n;
-  g_autofree char *path = find_entry (), *bytes = NULL;
+  g_autofree char *path = cache_folder_find_file (), *bytes = NULL;
   g_assert_true (g_file_get_contents (path, &bytes, &n, &error));
   const gsize n_contents = n - HEAD_BYTES - SUM_BYTES, step = MAX (n_contents / 60, 1);
   for (gsize i = 0; i < n_contents; i += i < 80 ? 7 : step)
@@ -298,12 +272,12 @@ main (int argc, char **argv)
   for (guint i = 0; i < G_N_ELEMENTS (names); i++)
     {
       g_autofree char *path = g_strconcat ("/budget-cache/same-plan/", names[i], NULL);
-      g_test_add (path, gpointer, names[i], begin, test_same_plan, end);
+      g_test_add (path, gpointer, names[i], cache_folder_begin, test_same_plan, cache_folder_end);
       g_autofree char *refused = g_strconcat ("/budget-cache/refused/", names[i], NULL);
-      g_test_add (refused, gpointer, names[i], begin, test_refused, end);
+      g_test_add (refused, gpointer, names[i], cache_folder_begin, test_refused, cache_folder_end);
     }
-  g_test_add ("/budget-cache/family", gpointer, NULL, begin, test_family, end);
-  g_test_add ("/budget-cache/wrong", gpointer, NULL, begin, test_wrong, end);
-  g_test_add ("/budget-cache/wrong-refusal", gpointer, NULL, begin, test_wrong_refusal, end);
+  g_test_add ("/budget-cache/family", gpointer, NULL, cache_folder_begin, test_family, cache_folder_end);
+  g_test_add ("/budget-cache/wrong", gpointer, NULL, cache_folder_begin, test_wrong, cache_folder_end);
+  g_test_add ("/budget-cache/wrong-refusal", gpointer, NULL, cache_folder_begin, test_wrong_refusal, cache_folder_end);
   return g_test_run ();
 }
