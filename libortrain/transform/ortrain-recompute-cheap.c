@@ -60,6 +60,21 @@ typedef struct
   guint *segments; /* [n_values]: of the node that computes it in the forward pass, or G_MAXUINT */
 } Search;
 
+/* The value itself, or what it is a view of. */
+static gboolean
+is_of_what_lives (const OrtrainValue *value)
+{
+  while (!ortrain_recompute_lives_anyhow (value))
+    {
+      const OrtrainNode *producer = value->producer;
+      if (producer == NULL || !ortrain_node_has_flag (producer, ORTRAIN_OP_VIEW) || value->output_index != 0 ||
+          ortrain_node_input (producer, 0) == NULL)
+        return FALSE;
+      value = ortrain_node_input (producer, 0);
+    }
+  return TRUE;
+}
+
 /* kept, held: [n_values], filled. held: what of it the backward pass reads, and takes memory */
 static void
 cut_groups (const Search *search, guint length, gboolean *kept, gboolean *held)
@@ -74,7 +89,7 @@ cut_groups (const Search *search, guint length, gboolean *kept, gboolean *held)
     {
       const OrtrainValue *value = graph->values->pdata[v];
       held[v] = FALSE;
-      if (!kept[v] || search->segments[v] == G_MAXUINT || ortrain_recompute_lives_anyhow (value))
+      if (!kept[v] || search->segments[v] == G_MAXUINT || is_of_what_lives (value))
         continue;
       held[v] = ortrain_recompute_is_read_backward (value);
       for (guint u = 0; u < value->uses.n && !held[v]; u++)

@@ -121,8 +121,8 @@ ortrain_recompute_is_read_backward (const OrtrainValue *value)
   return FALSE;
 }
 
-static gboolean
-lives_itself (const OrtrainValue *value)
+gboolean
+ortrain_recompute_lives_anyhow (const OrtrainValue *value)
 {
   if (value->kind != ORTRAIN_VALUE_COMPUTED || value->tensor != NULL || value->is_output)
     return TRUE;
@@ -132,20 +132,6 @@ lives_itself (const OrtrainValue *value)
     if (value->uses.items[u].node->phase == ORTRAIN_PHASE_UPDATE)
       return TRUE;
   return FALSE;
-}
-
-gboolean
-ortrain_recompute_lives_anyhow (const OrtrainValue *value)
-{
-  while (!lives_itself (value))
-    {
-      const OrtrainNode *producer = value->producer;
-      if (producer == NULL || !ortrain_node_has_flag (producer, ORTRAIN_OP_VIEW) || value->output_index != 0 ||
-          ortrain_node_input (producer, 0) == NULL)
-        return FALSE;
-      value = ortrain_node_input (producer, 0);
-    }
-  return TRUE;
 }
 
 static gint64

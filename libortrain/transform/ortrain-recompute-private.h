@@ -34,7 +34,7 @@ void ortrain_recompute_cut_cheap (OrtrainGraph *graph, const gint64 *bytes, gint
 /* The backward pass reads elements of it, and not its shape alone. */
 gboolean ortrain_recompute_is_read_backward (const OrtrainValue *value);
 /* It takes no memory more for being kept, or next to none: parameters, constants, feeds, outputs of the graph,
- * saved statistics, and views of those. */
+ * saved statistics. */
 gboolean ortrain_recompute_lives_anyhow (const OrtrainValue *value);
 
 /* Readers in the backward pass of values that are not kept read copies, which nodes of the backward pass compute from
