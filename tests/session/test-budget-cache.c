@@ -64,6 +64,7 @@ test_same_plan (gpointer *fixture, gconstpointer name)
         g_autofree char *expected = plan_fixture (model, budget, &ways[w], &n_searches, &peak);
         g_assert_cmpuint (test_count_entries (folder), ==, n_before);
         const gboolean searched = n_searches > 0;
+        guint n_added = 0; /* two where the first of two searches finds nothing, which is kept as well */
         g_setenv ("ORTRAIN_CACHE", folder, TRUE);
         for (guint round = 0; round < 2; round++)
           {
@@ -72,9 +73,12 @@ test_same_plan (gpointer *fixture, gconstpointer name)
             g_assert_cmpstr (found, ==, expected);
             if (peak > 0)
               {
+                if (round == 0)
+                  n_added = test_count_entries (folder) - n_before;
                 g_assert_cmpuint (n_searches, ==, searched && round == 0);
-                g_assert_cmpuint (count_hits () - n_hits, ==, searched && round == 1);
-                g_assert_cmpuint (test_count_entries (folder) - n_before, ==, searched);
+                g_assert_cmpint (n_added > 0, ==, searched);
+                g_assert_cmpuint (count_hits () - n_hits, ==, round == 1 ? n_added : 0);
+                g_assert_cmpuint (test_count_entries (folder) - n_before, ==, n_added);
               }
           }
         n_found += peak > 0 && searched;
