@@ -23,6 +23,16 @@
 #define LANES_16(F, s)                                                                                                 \
   LANES_8 (F, s), F (8, s), F (9, s), F (10, s), F (11, s), F (12, s), F (13, s), F (14, s), F (15, s)
 
+/* Of alpha·sums + beta·C the first product is rounded, and the second one contracted with the sum. The compiler might else
+ * choose the other way at an edge than inside, and an element would depend on where it lies. */
+#if defined(__x86_64__)
+#define ROUND_FIRST(v) __asm__("" : "+v"(v))
+#elif defined(__aarch64__)
+#define ROUND_FIRST(v) __asm__("" : "+w"(v))
+#else
+#define ROUND_FIRST(v) __asm__("" : "+m"(v))
+#endif
+
 /* VL × VL in registers: r[j] lane i = r[i] lane j */
 #define SHUFFLE_LOW(l, s) ((l) & (s)) ? VL + (l) - (s) : (l)
 #define SHUFFLE_HIGH(l, s) ((l) & (s)) ? VL + (l) : (l) + (s)
@@ -59,6 +69,7 @@ NAME (store_edge) (int mr, int nv, REAL alpha, const V *sums, REAL beta, REAL *r
       for (int j = 0; j < nv; j++)
         {
           V v = alpha * sums[2 * i + j];
+          ROUND_FIRST (v);
           if (beta != 0)
             v += beta * row[j];
           row[j] = v;
@@ -107,6 +118,7 @@ NAME (micro) (const int mr, const int nv, const int kmajor, gint64 kc, REAL alph
           for (int j = 0; j < nv; j++)
             {
               V v = alpha * acc[i][j];
+              ROUND_FIRST (v);
               if (beta != 0)
                 v += beta * row[j];
               row[j] = v;
