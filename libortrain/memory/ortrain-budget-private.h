@@ -32,9 +32,9 @@ typedef struct
   const gssize *persistent; /* [ORTRAIN_CATEGORY_OUTPUT + 1]: as ortrain_memory_plan_set_persistent; -1: the sums over
                              * the graph */
   OrtrainBudgetFamily *family; /* or NULL: with each graph the search begins anew */
-  OrtrainMemoryPlan *
-      *smallest; /* or NULL: where a search that finds nothing leaves its plan with the lowest peak, if that
-                                 * is lower than that of the plan that is there already */
+  /* NULL, or where a search that finds nothing leaves its plan with the lowest peak, if that is lower than that of the
+   * plan that is there already. */
+  OrtrainMemoryPlan **smallest;
 } OrtrainBudget;
 
 /* The plan of the graph at a recompute level and within a budget: of all ways to run nodes of the forward pass again in the backward pass that it

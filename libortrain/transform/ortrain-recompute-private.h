@@ -28,7 +28,8 @@ void ortrain_recompute_find_again (OrtrainGraph *graph, const gboolean *kept, gb
 /* The same where shapes are not numbers. bytes: [n_values] by id. */
 void ortrain_recompute_cut_sized (OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary,
                                   const gint64 *bytes, gboolean *kept);
-/* The cut of the pass recompute-cheap; in groups of graph->n_together segments. bytes: [n_values] by id; launch_bytes: of a provider's class. */
+/* The cut of the pass recompute-cheap; in groups of graph->n_together segments. bytes: [n_values] by id; launch_bytes: of
+ * a provider's class. */
 void ortrain_recompute_cut_cheap (OrtrainGraph *graph, const gint64 *bytes, gint64 launch_bytes, gboolean *kept);
 
 /* The backward pass reads elements of it, and not its shape alone. */
