@@ -8,7 +8,7 @@
  * the forward pass to the beginning of the backward pass. The gradient of the loss is known before the backward pass
  * begins, so that both gradients of the layer can be computed with the loss, of a few rows of scores at a time. */
 
-#define SCORES_BYTES (32 << 20) /* of a piece of scores … */
+#define SCORES_BYTES (8 << 20) /* of a piece of scores, about what caches hold … */
 #define LEAST_ROWS 256 /* … but no fewer rows: the weight is read, and its gradient read and written, for each piece */
 #define MOST_PIECES 32 /* … and no more pieces, as long as none has more than … */
 #define MANY_ROWS 2048

@@ -378,6 +378,35 @@ test_small_is_left (void)
   g_assert_true (found);
 }
 
+/* Scores of 16 MiB, which are large beside a small model: a piece of them takes 8 MiB. */
+static void
+test_moderate (void)
+{
+  g_autoptr (GError) error = NULL;
+  const Case test = { "moderate", LOSS_OF_SESSION };
+  const gint64 n_words = 4096, n_rows = 1024, weight_dims[] = { 32, n_words }, dims[] = { n_rows, 32 };
+  g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new ("moderate");
+  OrtrainValue *x = ortrain_graph_builder_add_input (builder, "x", ORTRAIN_DTYPE_FLOAT32, "rows, 32");
+  OrtrainValue *weight = ortrain_graph_builder_add_normal (builder, "weight", weight_dims, 2, 0, 0.5);
+  ortrain_graph_builder_add_output (builder, op (builder, "MatMul", "scores", x, weight, NULL), "logits");
+  g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTrainingSession) session = make_session (&test, model, 2);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+  g_autoptr (OrtrainTensor) zeros = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, dims, 2, &error);
+  g_autoptr (OrtrainTensor) labels = ortrain_tensor_new (ORTRAIN_DTYPE_INT64, dims, 1, &error);
+  ortrain_tensor_dict_set (feeds, "x", zeros);
+  ortrain_tensor_dict_set (feeds, "labels", labels);
+  ortrain_training_session_train_step (session, feeds, &error);
+  g_assert_no_error (error);
+  const OrtrainMemoryPlan *plan = ortrain_training_session_get_memory_plan (session);
+  gsize largest = 0;
+  for (guint i = 0; i < plan->n_values; i++)
+    largest = MAX (largest, plan->values[i].bytes);
+  g_assert_cmpuint (largest, >=, (gsize) 256 * (gsize) n_words * sizeof (float)); /* rows of a piece, at least */
+  g_assert_cmpuint (largest, <=, (8 << 20) + 32 * n_rows);                        /* and some numbers of each row */
+}
+
 int
 main (int argc, char **argv)
 {
@@ -391,5 +420,6 @@ main (int argc, char **argv)
   g_test_add_data_func ("/transform/fuse-classifier/failed-step", GINT_TO_POINTER (FALSE), test_failed_step);
   g_test_add_data_func ("/transform/fuse-classifier/failed-step-tied", GINT_TO_POINTER (TRUE), test_failed_step);
   g_test_add_func ("/transform/fuse-classifier/small-is-left", test_small_is_left);
+  g_test_add_func ("/transform/fuse-classifier/moderate", test_moderate);
   return g_test_run ();
 }
