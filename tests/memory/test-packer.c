@@ -195,6 +195,18 @@ test_training_step (void)
   g_assert_cmpuint (peak, ==, bound);
 }
 
+/* A training step of a MobileNet, which is full at the turn to the backward pass and nearly so 80 steps before: what lies in
+ * both takes exact fitting. */
+static void
+test_two_peaks (void)
+{
+  gsize n, bound;
+  g_autofree OrtrainPackItem *items = read_items ("packing", "mobilenet-step.csv", &n);
+  gsize peak = ortrain_pack (items, n, &bound);
+  check_packing (items, n, peak, bound);
+  g_assert_cmpuint (peak - bound, <=, bound / 4000);
+}
+
 static void
 test_csv (void)
 {
@@ -274,6 +286,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/packer/many", test_many);
   g_test_add_func ("/packer/hard", test_hard);
   g_test_add_func ("/packer/training-step", test_training_step);
+  g_test_add_func ("/packer/two-peaks", test_two_peaks);
   g_test_add_func ("/packer/csv", test_csv);
   g_test_add_func ("/packer/nothing", test_nothing);
   g_test_add_func ("/memory-report/line", test_report);
