@@ -2,8 +2,9 @@
 #include "cpu/ortrain-cpu-device-private.h"
 
 #include <math.h>
+#include <string.h>
 
-/* LossScaleUpdate: three numbers follow from the norm of the gradients. */
+/* What follows from the norm of the gradients: LossScaleUpdate, three numbers; BeginUpdate, what an update is run with. */
 
 typedef struct
 {
@@ -52,7 +53,54 @@ run_loss_scale (const OrtrainKernelCall *call)
   *(gint64 *) call->outputs[2] = overflows;
 }
 
+/* ---- BeginUpdate ---- */
+
+typedef struct
+{
+  gsize n; /* scalars of an update, of which there are two */
+  float overflows_above;
+} Begin;
+
+static gboolean
+prepare_begin (OrtrainKernelSetup *setup, GError **error)
+{
+  Begin *self = g_new0 (Begin, 1);
+  setup->constants = self;
+  setup->constants_free = g_free;
+  self->n = (gsize) MAX (setup->inputs[0].n_elements - 1, 0) / 2;
+  self->overflows_above = (float) ortrain_attributes_get_float (setup->attributes, "overflows_above", 0);
+  setup->inplace[0] = 1 << 0;
+  setup->inplace[1] = 1 << 1;
+  return TRUE;
+}
+
+static void
+run_begin (const OrtrainKernelCall *call)
+{
+  const Begin *self = call->constants;
+  const float *loss_scale = call->inputs[2];
+  const double *held = call->inputs[0];
+  double *out = call->outputs[0];
+  const double norm = *(const double *) call->inputs[1];
+  const gboolean failed = call->context->fault->code != ORTRAIN_FAULT_NONE;
+  if (out != held)
+    memcpy (out, held, (2 * self->n + 1) * sizeof *out);
+  *(double *) call->outputs[1] = norm;
+  if (out[2 * self->n] != 0)
+    memcpy (out, out + self->n, self->n * sizeof *out);
+  if (failed)
+    return;
+  out[2 * self->n] = isfinite (norm) ? 0 : 1;
+  if (!isfinite (norm) && call->context->step->guards && (loss_scale == NULL || !(*loss_scale > self->overflows_above)))
+    ortrain_kernel_fault (call, ORTRAIN_FAULT_GUARD, 0, 0, 0);
+}
+
 static const OrtrainKernel rows[] = {
+  { .op_type = "BeginUpdate",
+    .domain = "org.ortrain",
+    .dtypes = ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT64),
+    .prepare = prepare_begin,
+    .run = run_begin },
   { .op_type = "LossScaleUpdate",
     .domain = "org.ortrain",
     .dtypes = ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT32),

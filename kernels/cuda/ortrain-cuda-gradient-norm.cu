@@ -3,7 +3,8 @@
 
 #include "tensor/ortrain-update-scalars-private.h"
 
-/* The norm of all gradients together, whatever the floating-point type of each, and the loss scale that follows from it.
+/* The norm of all gradients together, whatever the floating-point type of each, and what follows from it: the loss scale, and
+ * what the update is run with.
  * Squares are summed in double, spans in the order of the gradients. */
 
 #define SPAN 16384
@@ -215,7 +216,62 @@ run_loss_scale (const OrtrainKernelCall *call)
                        (float *) call->outputs[0], (gint64 *) call->outputs[1], (gint64 *) call->outputs[2]);
 }
 
+/* ---- the beginning of an update ---- */
+
+typedef struct
+{
+  gsize n; /* scalars of an update, of which there are two */
+  float overflows_above;
+} Begin;
+
+static gboolean
+prepare_begin (OrtrainKernelSetup *setup, GError **error)
+{
+  Begin *self = g_new0 (Begin, 1);
+  setup->constants = self;
+  setup->constants_free = g_free;
+  self->n = (gsize) MAX (setup->inputs[0].n_elements - 1, 0) / 2;
+  self->overflows_above = (float) ORTRAIN_CUDA_FLOAT (setup, "overflows_above", 0);
+  setup->inplace[0] = 1 << 0;
+  setup->inplace[1] = 1 << 1;
+  return TRUE;
+}
+
+/* held, out: [2 n + 1], which may be the same; norm, norm_out: [], which may be, too. One block. */
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+    begin_update_kernel (const Begin rule, const double *held, const double *norm, const float *loss_scale, double *out,
+                         double *norm_out, const OrtrainStepBlock *step, OrtrainFaultPlace place)
+{
+  const bool was_left_out = held[2 * rule.n] != 0;
+  const bool failed = place.fault->code != ORTRAIN_FAULT_NONE;
+  __syncthreads ();
+  for (gsize i = threadIdx.x; i < rule.n; i += ORTRAIN_CUDA_BLOCK)
+    {
+      const double other = held[rule.n + i];
+      out[i] = was_left_out ? other : held[i];
+      out[rule.n + i] = other;
+    }
+  if (threadIdx.x != 0)
+    return;
+  const bool passes = isfinite (*norm);
+  *norm_out = *norm;
+  out[2 * rule.n] = failed ? (double) was_left_out : passes ? 0.0 : 1.0;
+  if (!failed && !passes && step->guards && (loss_scale == NULL || !(*loss_scale > rule.overflows_above)))
+    place.report (ORTRAIN_FAULT_GUARD, 0, 0, 0);
+}
+
+static void
+run_begin (const OrtrainKernelCall *call)
+{
+  ortrain_cuda_launch (call, "begin-update", 1, ORTRAIN_CUDA_BLOCK, begin_update_kernel,
+                       *(const Begin *) call->constants, (const double *) call->inputs[0],
+                       (const double *) call->inputs[1], (const float *) call->inputs[2], (double *) call->outputs[0],
+                       (double *) call->outputs[1], call->context->step, ortrain_cuda_get_fault (call));
+}
+
 static const OrtrainKernel rows[] = {
+  { "BeginUpdate", "org.ortrain", ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT64), prepare_begin, run_begin },
   { "GradientNorm", "org.ortrain", ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT64), prepare_norm, run_norm },
   { "LossScaleUpdate", "org.ortrain", ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT32), prepare_loss_scale, run_loss_scale },
 };

@@ -85,6 +85,7 @@ typedef enum
   ORTRAIN_OP_KIND_CROSS_ENTROPY,
   ORTRAIN_OP_KIND_CROSS_ENTROPY_GRADIENT,
   ORTRAIN_OP_KIND_NEGATIVE_LOG_LIKELIHOOD, /* of log-probabilities */
+  ORTRAIN_OP_KIND_GRADIENT_NORM,           /* of all gradients: inputs are scalars, loss scale, gradients */
 } OrtrainOpKind;
 
 /* What output 0 is of input 0 where models end: losses then start from the scores. */

@@ -21,6 +21,12 @@
  *   parameters of bfloat16 are rounded at random (common/ortrain-stochastic-rounding.h), 0: to nearest even, as those of
  *   float16 always are.
  *
+ * BeginUpdate (scalars, norm, loss_scale or nothing) → scalars, norm: stands between the norm and the updates where a step is
+ *   submitted before it is known what became of the one before it. scalars: all that the session holds (ORTRAIN_UPDATE_N_HELD);
+ *   if the last number is not 0, the scalars for an update behind one that was left out are put first. It is then whether
+ *   this one is left out, as the norm is not finite. That is a fault if the step block asks for it, unless the loss scale is
+ *   above the attribute `overflows_above`, as it then makes up for it. Behind a fault the last number stays.
+ *
  * LossScaleUpdate (loss_scale [] of float32, good_steps [] of int64, overflows [] of int64, norm [] of float64) → the
  *   first three, next. After a norm that is not finite: max (minimum, loss_scale · backoff_factor), 0, overflows + 1.
  *   Else good_steps + 1; when that reaches growth_interval: min (maximum, loss_scale · growth_factor), 0. */
@@ -154,6 +160,14 @@ infer_sums (OrtrainInferContext *ctx, GError **error)
 }
 
 static gboolean
+infer_begin (OrtrainInferContext *ctx, GError **error)
+{
+  for (guint k = 0; k < 2; k++)
+    ortrain_infer_set_like (ctx, k, k);
+  return TRUE;
+}
+
+static gboolean
 infer_loss_scale (OrtrainInferContext *ctx, GError **error)
 {
   for (guint k = 0; k < 3; k++)
@@ -172,6 +186,7 @@ infer_loss_scale (OrtrainInferContext *ctx, GError **error)
 static const OrtrainOpDef rows[] = {
   { .name = "GradientNorm",
     .domain = ORTRAIN_DOMAIN,
+    .kind = ORTRAIN_OP_KIND_GRADIENT_NORM,
     .since = 1,
     .min_inputs = 3,
     .max_inputs = -1,
@@ -185,6 +200,21 @@ static const OrtrainOpDef rows[] = {
     .optional_inputs = 2,
     .infer = infer_norm,
     .expand = ortrain_body_gradient_norm },
+  { .name = "BeginUpdate",
+    .domain = ORTRAIN_DOMAIN,
+    .since = 1,
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .min_outputs = 2,
+    .max_outputs = 2,
+    .dtypes = ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT64),
+    .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_UPDATES,
+    .types = ".fs",
+    .vector_inputs = 1,
+    .scalar_inputs = 6,
+    .optional_inputs = 4,
+    .infer = infer_begin,
+    .no_body = "faults are a matter of kernels" },
   UPDATE ("SgdUpdate", infer_update, ortrain_body_sgd_update),
   UPDATE ("AdamUpdate", infer_update, ortrain_body_adam_update),
   UPDATE ("LambUpdate", infer_update, ortrain_body_lamb_update),

@@ -32,7 +32,7 @@ struct _OrtrainUpdateSet
   char **state_names; /* NULL-terminated */
   guint n_states;
   double initial_states[ORTRAIN_UPDATE_MAX_STATES];
-  double *scalars;
+  double *scalars; /* [ORTRAIN_UPDATE_N_WRITTEN (n)] */
 };
 
 /* Each parameter belongs to the last of the groups that fit it; each group fits one at least. */
@@ -70,7 +70,7 @@ ortrain_update_set_new (OrtrainOptimizer *optimizer, OrtrainStatePrecision preci
   self->optimizer = g_object_ref (optimizer);
   self->n = n_parameters;
   self->entries = g_new0 (Entry, MAX (n_parameters, 1));
-  self->scalars = g_new0 (double, ORTRAIN_UPDATE_N_SCALARS (n_parameters));
+  self->scalars = g_new0 (double, ORTRAIN_UPDATE_N_WRITTEN (n_parameters));
   self->n_groups_seen = G_MAXUINT;
 
   OrtrainOptimizerDescription description;
@@ -193,10 +193,36 @@ ortrain_update_set_get_n_scalars (OrtrainUpdateSet *self)
   return ORTRAIN_UPDATE_N_SCALARS (self->n);
 }
 
+gsize
+ortrain_update_set_get_n_written (OrtrainUpdateSet *self)
+{
+  return ORTRAIN_UPDATE_N_WRITTEN (self->n);
+}
+
+gsize
+ortrain_update_set_get_n_held (OrtrainUpdateSet *self)
+{
+  return ORTRAIN_UPDATE_N_HELD (self->n);
+}
+
 double
 ortrain_update_set_get_learning_rate (OrtrainUpdateSet *self, guint parameter)
 {
   return self->scalars[ORTRAIN_UPDATE_LEARNING_RATE (parameter)];
+}
+
+/* What depends on the number of updates. factor: of the schedule */
+static void
+fill_step (OrtrainUpdateSet *self, double *scalars, guint64 step, double factor)
+{
+  const double learning_rate = ortrain_optimizer_get_learning_rate (self->optimizer) * factor;
+  scalars[ORTRAIN_UPDATE_STEP] = (double) step;
+  for (guint i = 0; i < self->n; i++)
+    {
+      OrtrainParameterGroup *group = self->entries[i].group;
+      scalars[ORTRAIN_UPDATE_LEARNING_RATE (i)] =
+          learning_rate * (group != NULL ? ortrain_parameter_group_get_learning_rate_multiplier (group) : 1.0);
+    }
 }
 
 const double *
@@ -217,9 +243,7 @@ ortrain_update_set_fill_scalars (OrtrainUpdateSet *self, guint64 step, double fa
       return NULL;
     }
   double *scalars = self->scalars;
-  const double learning_rate = ortrain_optimizer_get_learning_rate (self->optimizer) * factor;
   scalars[ORTRAIN_UPDATE_GRADIENT_SCALE] = gradient_scale;
-  scalars[ORTRAIN_UPDATE_STEP] = (double) step;
   scalars[ORTRAIN_UPDATE_MAX_NORM] = max_norm;
   memcpy (scalars + ORTRAIN_UPDATE_FACTORS, description.factors, sizeof description.factors);
   for (guint i = 0; i < self->n; i++)
@@ -227,10 +251,16 @@ ortrain_update_set_fill_scalars (OrtrainUpdateSet *self, guint64 step, double fa
       OrtrainParameterGroup *group = self->entries[i].group;
       const double decay = group != NULL ? ortrain_parameter_group_get_weight_decay (group) : -1;
       scalars[ORTRAIN_UPDATE_WEIGHT_DECAY (i)] = decay >= 0 ? decay : description.weight_decay;
-      scalars[ORTRAIN_UPDATE_LEARNING_RATE (i)] =
-          learning_rate * (group != NULL ? ortrain_parameter_group_get_learning_rate_multiplier (group) : 1.0);
     }
+  fill_step (self, scalars, step, factor);
+  memcpy (scalars + ORTRAIN_UPDATE_N_SCALARS (self->n), scalars, ORTRAIN_UPDATE_N_SCALARS (self->n) * sizeof (double));
   return scalars;
+}
+
+void
+ortrain_update_set_fill_left_out (OrtrainUpdateSet *self, guint64 step, double factor)
+{
+  fill_step (self, self->scalars + ORTRAIN_UPDATE_N_SCALARS (self->n), step, factor);
 }
 
 /* ---- optimizers of users ---- */

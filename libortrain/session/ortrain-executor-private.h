@@ -28,6 +28,7 @@ typedef struct
   /* Passes over the graph once its shapes are numbers (fusion, expansion); may be NULL. */
   gboolean (*optimize) (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
   const char *const *guarded;   /* values that an update depends on, the first is the loss; may be NULL */
+  float overflows_above;        /* a loss scale above it makes up for gradients that are not finite */
   OrtrainFeedSlots *feed_slots; /* where feeds wait for the device; NULL: the caller keeps them until it has waited */
   guint recompute_level;        /* above 0: layers are computed again in the backward pass */
   guint64 memory_budget;        /* bytes that a run may hold, with what lives from run to run; 0: any number */

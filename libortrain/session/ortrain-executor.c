@@ -382,7 +382,8 @@ make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint *n_together, 
     return NULL;
   *is_guarded = FALSE;
   if (self->config.guarded != NULL && self->provider->klass->capture != NULL &&
-      !ortrain_insert_guards (graph, self->provider, self->config.guarded, is_guarded, error))
+      !ortrain_insert_guards (graph, self->provider, self->config.guarded, self->config.overflows_above, is_guarded,
+                              error))
     return NULL;
   return g_steal_pointer (&graph);
 }

@@ -225,7 +225,7 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainUpdateRul
 static gsize
 get_scalars_bytes (OrtrainParameterStore *self)
 {
-  return ortrain_update_set_get_n_scalars (self->updates) * sizeof (double);
+  return ortrain_update_set_get_n_held (self->updates) * sizeof (double);
 }
 
 /* What the memory is for, before the provider's words on how much there is. */
@@ -518,7 +518,8 @@ ortrain_parameter_store_free (OrtrainParameterStore *self)
 gboolean
 ortrain_parameter_store_write_scalars (OrtrainParameterStore *self, const double *scalars, GError **error)
 {
-  return ortrain_execution_write (self->execution, self->scalars, scalars, get_scalars_bytes (self), error);
+  return ortrain_execution_write (self->execution, self->scalars, scalars,
+                                  ortrain_update_set_get_n_written (self->updates) * sizeof (double), error);
 }
 
 gpointer

@@ -28,12 +28,13 @@ ortrain_training_session_make_executors (OrtrainTrainingSession *self, OrtrainTr
       OrtrainExecutorConfig config = ortrain_training_session_get_config (self);
       const char *guarded[] = { graph->loss, NULL, NULL, NULL };
       guint n_guarded = 1;
-      if (graph->norm != NULL && graph->overflows == NULL) /* that of scaled gradients may be anything */
+      if (graph->norm != NULL)
         guarded[n_guarded++] = graph->norm;
       if (graph->broken != NULL || graph->broken_at_once != NULL)
         guarded[n_guarded++] = graph->broken != NULL ? graph->broken : graph->broken_at_once;
       config.training = i == ORTRAIN_TRAINING_RUN_TRAIN;
       config.guarded = config.training ? guarded : NULL;
+      config.overflows_above = self->rule.scaling.is_dynamic ? (float) self->rule.scaling.minimum : -1;
       config.feed_slots = config.training ? self->feed_slots : NULL;
       executors[i] = ortrain_executor_new (graphs[i], &config, error);
       if (executors[i] == NULL)

@@ -28,7 +28,8 @@ typedef struct
   gboolean is_dropped; /* it was submitted behind one that failed at first: it has to be run */
   gboolean has_step;   /* forward and backward, too, and not an update alone */
   gboolean has_norm;
-  gboolean stops; /* stop-on-nan was set */
+  gboolean stops;       /* stop-on-nan was set */
+  gboolean is_left_out; /* there was no update: once that is known */
   guint64 n_train_steps, n_updates;
   double gradient_scale;
   double loss;              /* once it is known */
@@ -127,7 +128,7 @@ void ortrain_training_session_keep_outcome (OrtrainTrainingSession *self);
 void ortrain_training_session_forget_submitted (OrtrainTrainingSession *self);
 gboolean ortrain_training_session_can_submit_update (OrtrainTrainingSession *self);
 gboolean ortrain_training_session_submit_update (OrtrainTrainingSession *self, double factor, GError **error);
-/* Whether the next update depends on what became of this one: with a norm that is not finite, there was none. */
+/* Whether an update may turn out to have been left out, as the norm of the gradients was not finite. */
 gboolean ortrain_training_session_may_skip_updates (OrtrainTrainingSession *self);
 /* Whether a training step with its update may be submitted as one, as far as can be said before it has a plan. */
 gboolean ortrain_training_session_can_submit_steps (OrtrainTrainingSession *self);
@@ -137,7 +138,7 @@ OrtrainTensorDict *ortrain_training_session_begin_step (OrtrainTrainingSession *
 /* Numbers that are not finite, as errors. */
 gboolean ortrain_training_session_refuse_gradients (OrtrainTrainingSession *self, double norm, GError **error);
 gboolean ortrain_training_session_refuse_parameters (OrtrainTrainingSession *self, guint broken, GError **error);
-gboolean ortrain_training_session_is_overflow_expected (const OrtrainTrainingSession *self);
+gboolean ortrain_training_session_is_overflow_expected (const OrtrainTrainingSession *self, double gradient_scale);
 gboolean ortrain_training_session_run_train_and_update (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
                                                         GCancellable *cancellable, GError **error);
 
@@ -182,6 +183,9 @@ ortrain_training_session_normalize (double value)
 /* Of the schedule, for an update after `step` others. */
 gboolean ortrain_training_session_get_factor (OrtrainTrainingSession *self, guint64 step, double *factor,
                                               GError **error);
+
+/* … and the learning rate that it comes to. */
+double ortrain_training_session_get_learning_rate_after (OrtrainTrainingSession *self, guint64 n_updates);
 
 /* The same as the public functions, for callers that hold the claim. */
 double ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,

@@ -117,13 +117,37 @@ end_submitted (OrtrainTrainingSession *self, OrtrainSubmittedStep *submitted)
   g_mutex_unlock (&self->lock);
 }
 
+/* Whether the update before may turn out to have been left out, so that the next one is not the one that it is counted as.
+ * There is one at most of which that is not known. */
+static gboolean
+may_be_behind (OrtrainTrainingSession *self)
+{
+  gboolean may = FALSE;
+  G_STATIC_ASSERT (ORTRAIN_N_STEP_RESULTS == 2);
+  for (guint i = 0; i < G_N_ELEMENTS (self->submitted); i++)
+    {
+      const OrtrainSubmittedStep *submitted = &self->submitted[i];
+      const gboolean fails = submitted->has_step && submitted->stops && self->graph->overflows == NULL;
+      may = may || (submitted->is_open && submitted->has_norm && !fails);
+    }
+  return may;
+}
+
 static gboolean
 write_scalars (OrtrainTrainingSession *self, double factor, double mean, GError **error)
 {
   const double max_norm = self->graph->immediate ? 0.0 : ortrain_training_options_get_max_grad_norm (self->options);
   const double *scalars =
       ortrain_update_set_fill_scalars (self->store->updates, self->n_updates + 1, factor, mean, max_norm, error);
-  return scalars != NULL && ortrain_parameter_store_write_scalars (self->store, scalars, error);
+  if (scalars == NULL)
+    return FALSE;
+  if (may_be_behind (self))
+    {
+      if (!ortrain_training_session_get_factor (self, self->n_updates - 1, &factor, error))
+        return FALSE;
+      ortrain_update_set_fill_left_out (self->store->updates, self->n_updates, factor);
+    }
+  return ortrain_parameter_store_write_scalars (self->store, scalars, error);
 }
 
 gboolean
@@ -196,8 +220,7 @@ ortrain_training_session_run_train_and_update (OrtrainTrainingSession *self, Ort
 {
   const gboolean submits = ortrain_training_session_can_submit_steps (self);
   self->failed_behind = FALSE;
-  if (!ortrain_training_session_settle (self, submits && !ortrain_training_session_may_skip_updates (self) ? 1 : 0,
-                                        error) ||
+  if (!ortrain_training_session_settle (self, submits ? 1 : 0, error) ||
       g_cancellable_set_error_if_cancelled (cancellable, error))
     return FALSE;
   if (submits)
@@ -304,6 +327,28 @@ fail_parameters (OrtrainTrainingSession *self, guint slot, gint64 broken, GError
   return ortrain_training_session_refuse_parameters (self, (guint) broken, error);
 }
 
+/* What the step behind this one was submitted with was not known then. */
+static void
+note_scaler (OrtrainTrainingSession *self, guint slot, const OrtrainScalerState *scaler)
+{
+  OrtrainSubmittedStep *next = find_next (self, slot);
+  ortrain_training_session_note_scaler (self, scaler);
+  if (next != NULL)
+    self->gradient_scale = next->gradient_scale = self->loss_scale;
+}
+
+static void
+note_left_out (OrtrainTrainingSession *self, guint slot)
+{
+  OrtrainSubmittedStep *next = find_next (self, slot);
+  self->submitted[slot].is_left_out = TRUE;
+  g_mutex_lock (&self->lock);
+  self->n_updates--;
+  g_mutex_unlock (&self->lock);
+  if (next != NULL)
+    next->n_updates--;
+}
+
 /* Results that are there. */
 static gboolean
 look_at (OrtrainTrainingSession *self, guint slot, GError **error)
@@ -322,7 +367,7 @@ look_at (OrtrainTrainingSession *self, guint slot, GError **error)
         ortrain_training_session_emit (self, ORTRAIN_TRAINING_NOT_FINITE);
     }
   if (self->graph->overflows != NULL)
-    ortrain_training_session_note_scaler (self, &result->scaler);
+    note_scaler (self, slot, &result->scaler);
   if (submitted->has_norm)
     {
       g_mutex_lock (&self->lock);
@@ -331,12 +376,9 @@ look_at (OrtrainTrainingSession *self, guint slot, GError **error)
     }
   if (submitted->has_norm && !isfinite (result->norm))
     {
-      go_back (self, submitted, 0);
-      g_mutex_lock (&self->lock);
-      self->n_train_steps += submitted->has_step;
-      g_mutex_unlock (&self->lock);
+      note_left_out (self, slot);
       ortrain_training_session_emit (self, ORTRAIN_TRAINING_OVERFLOW);
-      if (submitted->stops && !ortrain_training_session_is_overflow_expected (self))
+      if (submitted->stops && !ortrain_training_session_is_overflow_expected (self, submitted->gradient_scale))
         return ortrain_training_session_refuse_gradients (self, result->norm, error);
     }
   return broken == ORTRAIN_UPDATE_NONE_BROKEN || !submitted->stops || fail_parameters (self, slot, broken, error);
@@ -367,6 +409,16 @@ settle_one (OrtrainTrainingSession *self, GError **error)
   return ok;
 }
 
+/* A step that has to be run before any other. */
+static gboolean
+has_dropped (OrtrainTrainingSession *self)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (self->submitted); i++)
+    if (self->submitted[i].is_open && self->submitted[i].is_dropped)
+      return TRUE;
+  return FALSE;
+}
+
 gboolean
 ortrain_training_session_settle (OrtrainTrainingSession *self, guint n, GError **error)
 {
@@ -375,7 +427,7 @@ ortrain_training_session_settle (OrtrainTrainingSession *self, guint n, GError *
       g_propagate_error (error, g_steal_pointer (&self->outcome));
       return FALSE;
     }
-  while (!self->is_repeating && ortrain_training_session_get_n_submitted (self) > n)
+  while (!self->is_repeating && (ortrain_training_session_get_n_submitted (self) > n || has_dropped (self)))
     if (!settle_one (self, error))
       return FALSE;
   return TRUE;

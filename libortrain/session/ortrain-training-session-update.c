@@ -14,6 +14,17 @@ ortrain_training_session_get_factor (OrtrainTrainingSession *self, guint64 step,
   return schedule == NULL || ortrain_lr_schedule_evaluate (schedule, step, factor, error);
 }
 
+double
+ortrain_training_session_get_learning_rate_after (OrtrainTrainingSession *self, guint64 n_updates)
+{
+  double factor;
+  if (self->options == NULL || ortrain_training_options_get_optimizer (self->options) == NULL)
+    return 0;
+  if (!ortrain_training_session_get_factor (self, n_updates, &factor, NULL))
+    return NAN;
+  return ortrain_optimizer_get_learning_rate (ortrain_training_options_get_optimizer (self->options)) * factor;
+}
+
 /**
  * ortrain_training_session_get_current_learning_rate:
  * @self: a session
@@ -27,12 +38,7 @@ double
 ortrain_training_session_get_current_learning_rate (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
-  double factor;
-  if (self->options == NULL || ortrain_training_options_get_optimizer (self->options) == NULL)
-    return 0;
-  if (!ortrain_training_session_get_factor (self, ortrain_training_session_get_step (self), &factor, NULL))
-    return NAN;
-  return ortrain_optimizer_get_learning_rate (ortrain_training_options_get_optimizer (self->options)) * factor;
+  return ortrain_training_session_get_learning_rate_after (self, ortrain_training_session_get_step (self));
 }
 
 /* Gradients of which the norm is not finite, when that is an error: the parameters are as they were, the gradients are
@@ -163,10 +169,10 @@ ortrain_training_session_refuse_parameters (OrtrainTrainingSession *self, guint 
 
 /* A scale that can still fall makes up for it. */
 gboolean
-ortrain_training_session_is_overflow_expected (const OrtrainTrainingSession *self)
+ortrain_training_session_is_overflow_expected (const OrtrainTrainingSession *self, double gradient_scale)
 {
   const OrtrainLossScaling *scaling = &self->rule.scaling;
-  return scaling->is_on && (!scaling->is_dynamic || self->gradient_scale > scaling->minimum);
+  return scaling->is_on && (!scaling->is_dynamic || gradient_scale > (float) scaling->minimum); /* as devices have it */
 }
 
 gboolean
@@ -204,7 +210,7 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
       ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_POST_UPDATE);
       if (overflow)
         ortrain_training_session_emit (self, ORTRAIN_TRAINING_OVERFLOW);
-      if (overflow && !ortrain_training_session_is_overflow_expected (self) &&
+      if (overflow && !ortrain_training_session_is_overflow_expected (self, self->gradient_scale) &&
           ortrain_training_options_get_stop_on_nan (self->options))
         ok = ortrain_training_session_refuse_gradients (self, norm, error);
       if (broken != ORTRAIN_UPDATE_NONE_BROKEN && ortrain_training_options_get_stop_on_nan (self->options))
@@ -229,9 +235,9 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
  * option, an update that leaves a parameter with numbers that are not finite: the error names the parameter, which
  * keeps them; resume from a checkpoint.
  *
- * A device that computes by itself is not waited for, unless the next update depends on what becomes of this one
- * ([class@LossScaler]; clipping without stop-on-nan) or a handler of a phase is connected: errors about numbers that are
- * not finite are then those of the next call.
+ * A device that computes by itself is not waited for, unless the update may be left out ([class@LossScaler]; clipping
+ * without stop-on-nan) or a handler of a phase is connected: errors about numbers that are not finite are then those of the
+ * next call. [method@TrainingSession.train_and_update] does not wait in these cases either.
  *
  * Other errors are %ORTRAIN_SESSION_ERROR_STATE if there are no gradients, those of the schedule and of an optimizer of
  * your own, after which no parameter has changed, and those of [error@DeviceError].

@@ -333,7 +333,7 @@ ortrain_update_graph_add (OrtrainTrainingGraph *self, const OrtrainUpdateRule *r
     return TRUE;
   choose_immediate (self, rule);
   note_state_precision (self, rule);
-  const OrtrainDim dims[] = { ortrain_dim_int ((gint64) ORTRAIN_UPDATE_N_SCALARS (self->parameters->len)) };
+  const OrtrainDim dims[] = { ortrain_dim_int ((gint64) ORTRAIN_UPDATE_N_HELD (self->parameters->len)) };
   Building building = { .self = self, .rule = rule };
   building.scalars = new_held (self->training, "update.scalars", ORTRAIN_DTYPE_FLOAT64, dims, 1);
   self->scalars = g_strdup (building.scalars->name);

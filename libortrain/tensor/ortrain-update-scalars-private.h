@@ -3,7 +3,7 @@
 
 #include <glib.h>
 
-/* The seam between optimizers and the kernels that move parameters: the operators GradientNorm, SgdUpdate, AdamUpdate,
+/* The seam between optimizers and the kernels that move parameters: the operators GradientNorm, BeginUpdate, SgdUpdate, AdamUpdate,
  * LambUpdate, AdagradUpdate and LossScaleUpdate of the domain org.ortrain, whose rows say what their operands are, and the scalars that
  * all of them read. Those are one tensor in the memory of the device, written by one copy before an update, so that what
  * a user changes between two steps changes no plan. */
@@ -39,6 +39,12 @@ enum
 #define ORTRAIN_UPDATE_LEARNING_RATE(parameter) (ORTRAIN_UPDATE_PARAMETERS + 2 * (gsize) (parameter))
 #define ORTRAIN_UPDATE_WEIGHT_DECAY(parameter) (ORTRAIN_UPDATE_PARAMETERS + 2 * (gsize) (parameter) + 1)
 #define ORTRAIN_UPDATE_N_SCALARS(n_parameters) (ORTRAIN_UPDATE_PARAMETERS + 2 * (gsize) (n_parameters))
+
+/* What the session holds in the memory of the device: the scalars of an update, and behind them those that it has if the one
+ * before it was left out, of which the session may not know yet when it writes both. BeginUpdate, the first node of an
+ * update, puts those first that it needs. The last number is its own: not 0 if an update was left out. */
+#define ORTRAIN_UPDATE_N_WRITTEN(n_parameters) (2 * ORTRAIN_UPDATE_N_SCALARS (n_parameters))
+#define ORTRAIN_UPDATE_N_HELD(n_parameters) (ORTRAIN_UPDATE_N_WRITTEN (n_parameters) + 1)
 
 /* The forms of AdamUpdate; the numbers of OrtrainAdamMode in the formulas. */
 enum

@@ -12,7 +12,8 @@ typedef struct
   OrtrainTensorDict *batch;
   GVariant *before; /* the loader's state in front of it */
   guint slot;
-  double learning_rate; /* behind it */
+  guint64 n_updates;    /* before it, if none that was under way then was left out */
+  double learning_rate; /* behind it, if so */
 } Ahead;
 
 #define MAX_AHEAD ORTRAIN_N_STEP_RESULTS

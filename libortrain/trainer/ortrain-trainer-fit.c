@@ -167,8 +167,12 @@ settle (OrtrainTrainer *self, OrtrainFit *fit, guint n, gboolean quietly, GError
       memmove (fit->ahead, fit->ahead + 1, (MAX_AHEAD - 1) * sizeof *fit->ahead);
       fit->n_ahead--;
       memset (&fit->ahead[fit->n_ahead], 0, sizeof *fit->ahead);
-      count_loss (self, fit, self->session->submitted[first.slot].loss);
-      fit->learning_rate = first.learning_rate;
+      const OrtrainSubmittedStep *submitted = &self->session->submitted[first.slot];
+      count_loss (self, fit, submitted->loss);
+      fit->learning_rate = submitted->n_updates == first.n_updates && !submitted->is_left_out
+                               ? first.learning_rate
+                               : ortrain_training_session_get_learning_rate_after (
+                                     self->session, submitted->n_updates + (submitted->is_left_out ? 0 : 1));
       ahead_clear (&first);
       if (!ortrain_fit_log_step (fit, error))
         return FALSE;
@@ -185,6 +189,20 @@ calls_between_steps (OrtrainTrainer *self)
   return ortrain_trainer_wants_progress (self) && ortrain_signal_queue_is_on_owner (self->signal_queue);
 }
 
+/* Whether a checkpoint is due that depends on updates of which it is not known whether they were left out. */
+static gboolean
+may_save (OrtrainTrainer *self)
+{
+  OrtrainTrainingSession *session = self->session;
+  const guint n_submitted = ortrain_training_session_get_n_submitted (session);
+  if (self->checkpoint_steps == 0 || !ortrain_training_session_may_skip_updates (session))
+    return FALSE;
+  for (guint i = 0; i <= n_submitted && i <= session->n_updates; i++)
+    if ((session->n_updates - i) % self->checkpoint_steps == 0)
+      return TRUE;
+  return FALSE;
+}
+
 /* A step whose loss is read when the next one is submitted, unless something depends on it. */
 static gboolean
 submit_step (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GVariant *before, GError **error)
@@ -198,7 +216,7 @@ submit_step (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GV
       propagate_step_error (self, fit, batch, error, g_steal_pointer (&local_error));
       return FALSE;
     }
-  const guint n_slots = G_N_ELEMENTS (session->submitted);
+  const guint n_slots = G_N_ELEMENTS (session->submitted), slot = (session->next_slot + n_slots - 1) % n_slots;
   const double learning_rate = ortrain_training_session_get_current_learning_rate (session);
   if (ortrain_training_session_get_n_submitted (session) == 0) /* it has run, and those before it have */
     {
@@ -213,10 +231,11 @@ submit_step (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GV
     fit->ahead[fit->n_ahead++] = (Ahead){
       .batch = g_object_ref (batch),
       .before = g_variant_ref (before),
-      .slot = (session->next_slot + n_slots - 1) % n_slots,
+      .slot = slot,
+      .n_updates = session->submitted[slot].n_updates,
       .learning_rate = learning_rate,
     };
-  if (ortrain_training_session_may_skip_updates (session) && !settle (self, fit, 0, TRUE, error))
+  if (may_save (self) && !settle (self, fit, 0, TRUE, error))
     return FALSE;
   const gboolean saves = self->checkpoint_steps > 0 && session->n_updates % self->checkpoint_steps == 0;
   const guint n_ahead = saves || calls_between_steps (self) ? 0 : 1;

@@ -19,42 +19,85 @@ has_own_updates (const OrtrainGraph *graph)
 static gboolean
 has_kernel (const OrtrainProvider *provider, const OrtrainNode *node)
 {
-  const OrtrainValue *input = ortrain_node_input (node, 0), *output = ortrain_node_output (node, 0);
-  const OrtrainOperand in = { .dtype = input->dtype }, out = { .dtype = output->dtype };
-  return provider->klass->find_kernel (provider, node->domain, node->op_type, &in, 1, &out, 1) != NULL;
+  OrtrainOperand operands[2][3] = { 0 };
+  for (guint i = 0; i < node->inputs->len; i++)
+    {
+      const OrtrainValue *input = node->inputs->pdata[i];
+      operands[0][i].dtype = input != NULL ? input->dtype : ORTRAIN_DTYPE_UNDEFINED;
+    }
+  for (guint k = 0; k < node->outputs->len; k++)
+    operands[1][k].dtype = ortrain_node_output (node, k)->dtype;
+  return provider->klass->find_kernel (provider, node->domain, node->op_type, operands[0], node->inputs->len,
+                                       operands[1], node->outputs->len) != NULL;
+}
+
+/* What reads a value reads `looked_at` instead, but for `guard`, and `except` or NULL. */
+static void
+move_uses (OrtrainValue *value, OrtrainValue *looked_at, const OrtrainNode *guard, const OrtrainNode *except)
+{
+  for (guint u = value->uses.n; u-- > 0;)
+    {
+      const OrtrainUse use = value->uses.items[u];
+      if (use.node != guard && use.node != except)
+        ortrain_node_set_input (use.node, use.index, looked_at);
+    }
+}
+
+/* Behind the norm of all gradients: also chooses the scalars of the update. */
+static OrtrainNode *
+add_begin (OrtrainGraph *graph, OrtrainValue *norm, float overflows_above)
+{
+  OrtrainNode *maker = norm->producer;
+  OrtrainValue *const inputs[] = { ortrain_node_input (maker, 0), norm, ortrain_node_input (maker, 1) };
+  OrtrainNode *node = ortrain_graph_insert_node (graph, ortrain_graph_next_node (graph, maker), ORTRAIN_DOMAIN,
+                                                 "BeginUpdate", norm->name, inputs, 3, 2);
+  ortrain_attributes_set_float (node->attributes, "overflows_above", overflows_above);
+  return node;
+}
+
+/* What it chooses takes the place of what the session has written. */
+static void
+connect_begin (OrtrainGraph *graph, OrtrainNode *node, OrtrainValue *norm)
+{
+  OrtrainValue *scalars = ortrain_node_input (node, 0), *chosen = ortrain_node_output (node, 0);
+  g_autofree char *name = g_strconcat (scalars->name, ".next", NULL);
+  move_uses (scalars, chosen, node, norm->producer);
+  move_uses (norm, ortrain_node_output (node, 1), node, NULL);
+  ortrain_value_rename (chosen, name);
+  chosen->role = ORTRAIN_ROLE_UPDATE;
+  chosen->partner = scalars;
+  ortrain_graph_mark_output (graph, chosen, TRUE);
 }
 
 gboolean
 ortrain_insert_guards (OrtrainGraph *graph, const OrtrainProvider *provider, const char *const *names,
-                       gboolean *guarded, GError **error)
+                       float overflows_above, gboolean *guarded, GError **error)
 {
   *guarded = FALSE;
   if (!has_own_updates (graph) || !ortrain_graph_sort (graph, error))
     return TRUE;
   g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
-  for (guint i = 0; names[i] != NULL; i++)
+  gboolean all = TRUE;
+  for (guint i = 0; names[i] != NULL && all; i++)
     {
       OrtrainValue *value = ortrain_graph_find_value (graph, names[i]);
       if (value == NULL || value->producer == NULL || value->on_host)
         continue;
-      OrtrainNode *guard = ortrain_graph_insert_node (graph, ortrain_graph_next_node (graph, value->producer),
-                                                      ORTRAIN_DOMAIN, "StepGuard", value->name, &value, 1, 1);
+      const gboolean begins = ortrain_node_get_kind (value->producer) == ORTRAIN_OP_KIND_GRADIENT_NORM;
+      OrtrainNode *guard = begins ? add_begin (graph, value, overflows_above)
+                                  : ortrain_graph_insert_node (graph, ortrain_graph_next_node (graph, value->producer),
+                                                               ORTRAIN_DOMAIN, "StepGuard", value->name, &value, 1, 1);
       guard->phase = value->producer->phase;
       if (!ortrain_ops_infer_node (guard, error))
         return FALSE;
-      if (!has_kernel (provider, guard))
-        {
-          ortrain_graph_delete_node (graph, guard);
-          return TRUE;
-        }
-      OrtrainValue *looked_at = ortrain_node_output (guard, 0);
-      for (guint u = value->uses.n; u-- > 0;)
-        {
-          const OrtrainUse use = value->uses.items[u];
-          if (use.node != guard)
-            ortrain_node_set_input (use.node, use.index, looked_at);
-        }
-      *guarded = TRUE;
+      all = has_kernel (provider, guard);
+      if (!all)
+        ortrain_graph_delete_node (graph, guard);
+      else if (begins)
+        connect_begin (graph, guard, value);
+      else
+        move_uses (value, ortrain_node_output (guard, 0), guard, NULL);
+      *guarded = all;
     }
   return TRUE;
 }

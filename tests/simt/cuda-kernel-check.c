@@ -10,13 +10,12 @@ static const OrtrainDType narrow_types[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYP
 
 /* What the CPU computes in float32 to compare with: draws are other numbers in float64, and some operands of updates have
  * to be float32. */
-static const char *const in_float32[] = {
-  "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "SgdUpdate", "AdamUpdate",
-  "LambUpdate",   "AdagradUpdate", "GradientNorm",     "LossScaleUpdate",   NULL
-};
+static const char *const in_float32[] = { "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike",
+                                          "SgdUpdate",    "AdamUpdate",    "LambUpdate",       "AdagradUpdate",
+                                          "GradientNorm", "BeginUpdate",   "LossScaleUpdate",  NULL };
 /* Their first operands are what all tensors share, in types of their own. */
-static const char *const updates[] = { "SgdUpdate",    "AdamUpdate",      "LambUpdate", "AdagradUpdate",
-                                       "GradientNorm", "LossScaleUpdate", NULL };
+static const char *const updates[] = { "SgdUpdate",    "AdamUpdate",  "LambUpdate",      "AdagradUpdate",
+                                       "GradientNorm", "BeginUpdate", "LossScaleUpdate", NULL };
 #define N_SHARED 3
 
 typedef struct

@@ -66,6 +66,95 @@ test_waits (gconstpointer data)
   g_assert_cmpuint (of_losses, <=, N_STEPS);
 }
 
+/* What the next update may depend on: whether there was one. */
+typedef struct
+{
+  const char *name;
+  double scale; /* of the loss; 0: none */
+  gboolean is_dynamic, clips, stops;
+} Form;
+
+static const Form forms[] = {
+  { "/cuda-steps/held/dynamic-scale", 0x1p22, TRUE, FALSE, TRUE },
+  { "/cuda-steps/held/dynamic-scale-and-clipping", 0x1p22, TRUE, TRUE, FALSE },
+  { "/cuda-steps/held/static-scale", 0x1p10, FALSE, FALSE, TRUE },
+  { "/cuda-steps/held/static-scale-overflows", 0x1p22, FALSE, TRUE, TRUE },
+  { "/cuda-steps/held/clipping", 0, FALSE, TRUE, FALSE },
+  { "/cuda-steps/held/clipping-stops", 0, FALSE, TRUE, TRUE },
+};
+
+static OrtrainTrainingSession *
+make_session_of_form (TestModel *model, const Form *form)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+  ortrain_training_options_set_provider (options, "cuda");
+  ortrain_training_options_set_max_grad_norm (options, form->clips ? 0.5 : 0);
+  ortrain_training_options_set_precision (options, form->scale != 0 ? ORTRAIN_PRECISION_FP16 : ORTRAIN_PRECISION_F32);
+  ortrain_training_options_set_stop_on_nan (options, form->stops);
+  if (form->scale != 0)
+    {
+      g_autoptr (OrtrainLossScaler) scaler = ortrain_loss_scaler_new ();
+      ortrain_loss_scaler_set_dynamic (scaler, form->is_dynamic);
+      ortrain_loss_scaler_set_maximum_scale (scaler, 0x1p22);
+      ortrain_loss_scaler_set_initial_scale (scaler, form->scale);
+      ortrain_loss_scaler_set_growth_interval (scaler, 2);
+      ortrain_training_options_set_loss_scaler (options, scaler);
+    }
+  OrtrainTrainingSession *session = ortrain_training_session_new (model->model, options, &error);
+  g_assert_no_error (error);
+  return session;
+}
+
+/* Two steps are submitted while the device has begun neither, and a third one when it is done with the first; whatever becomes of
+ * their updates, the bits are those of steps that are waited for. */
+static void
+test_held (gconstpointer data)
+{
+  const Form *form = data;
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingSession) ahead = make_session_of_form (model, form),
+                                     apart = make_session_of_form (model, form);
+  guint64 n_waits = 0;
+  for (guint s = 0; s < N_WARM + 2 * N_STEPS; s++)
+    {
+      const guint64 before = ortrain_fake_cuda_get_counts ().n_waits;
+      if (s >= N_WARM && s < N_WARM + N_STEPS && s % 2 == 0)
+        ortrain_fake_cuda_hold ();
+      g_assert_true (ortrain_training_session_train_and_update (ahead, test_model_feeds (model, s), &error));
+      g_assert_no_error (error);
+      if (s >= N_WARM && s < N_WARM + N_STEPS && s % 2 == 1)
+        {
+          const gboolean held = ortrain_fake_cuda_release () != 0;
+          g_assert_true (held || !ortrain_fake_cuda_is_in_use ());
+        }
+      if (s >= N_WARM + N_STEPS || s % 2 == 1)
+        ortrain_fake_cuda_drain ();
+      if (s >= N_WARM)
+        n_waits += ortrain_fake_cuda_get_counts ().n_waits - before;
+    }
+  g_assert_cmpuint (n_waits, ==, 0);
+  for (guint s = 0; s < N_WARM + 2 * N_STEPS; s++)
+    {
+      ortrain_training_session_train_step (apart, test_model_feeds (model, s), &error);
+      g_assert_no_error (error);
+      g_assert_true (ortrain_training_session_optimizer_step (apart, &error));
+    }
+  g_autoptr (OrtrainTensorDict) a = ortrain_training_session_get_state (ahead, &error),
+                                b = ortrain_training_session_get_state (apart, &error);
+  g_assert_no_error (error);
+  test_assert_same_bits (a, b);
+  const guint64 n_overflows = ortrain_training_session_get_n_overflows (apart);
+  g_test_message ("%d updates were left out", (int) n_overflows);
+  g_assert_cmpuint (ortrain_training_session_get_n_overflows (ahead), ==, n_overflows);
+  g_assert_cmpuint (ortrain_training_session_get_step (ahead), ==, ortrain_training_session_get_step (apart));
+  g_assert_cmpfloat (ortrain_training_session_get_loss_scale (ahead), ==,
+                     ortrain_training_session_get_loss_scale (apart));
+  if (form->scale == 0x1p22)
+    g_assert_cmpuint (n_overflows, >=, 3);
+}
+
 static void
 test_steady (gconstpointer data)
 {
@@ -80,7 +169,7 @@ test_steady (gconstpointer data)
   const OrtrainFakeCudaCounts before = ortrain_fake_cuda_get_counts ();
   for (guint s = N_WARM; s < N_WARM + N_STEPS; s++)
     {
-      g_assert_true (ortrain_training_session_train_and_update (whole, test_model_feeds (model, s), &error));
+      ortrain_training_session_train_and_update (whole, test_model_feeds (model, s), &error);
       g_assert_no_error (error);
     }
   const OrtrainFakeCudaCounts after = ortrain_fake_cuda_get_counts ();
@@ -258,6 +347,8 @@ main (int argc, char *argv[])
   g_test_add_data_func ("/cuda-steps/gpt2", "gpt2", test_steady);
   g_test_add_data_func ("/cuda-steps/waits/two-heads", "two-heads", test_waits);
   g_test_add_data_func ("/cuda-steps/waits/gpt2", "gpt2", test_waits);
+  for (guint i = 0; i < G_N_ELEMENTS (forms); i++)
+    g_test_add_data_func (forms[i].name, &forms[i], test_held);
   g_test_add_func ("/cuda-steps/shapes", test_shapes);
   g_test_add_func ("/cuda-steps/phases", test_phases);
   g_test_add_func ("/cuda-steps/binding", test_binding);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "gradients/update-cases.h"
 #include "ops/block-update.h"
-#include "simt/cuda-kernel-check.h"
+#include "simt/cuda-node.h"
 #include "simt/thread-orders.h"
 
 #define RATES "z[17]{1,2,0.7,1,0.8,0.9,1e-4,1,0,0,0,0.1,0.01,0.2,0,0.3,0.02}"
@@ -22,13 +22,63 @@ static const OrtrainGradientCase large[] = {
   { "GradientNorm", RATES ";_;f[40001];f[1];f[0];f[33,31]", NULL, 1, "org.ortrain" },
 };
 
+static OrtrainTensor *
+make_double (double value)
+{
+  OrtrainTensor *tensor = cuda_node_tensor (ORTRAIN_DTYPE_FLOAT64, 0, NULL);
+  *(double *) ortrain_tensor_peek_writable (tensor) = value;
+  return tensor;
+}
+
+/* The scalars of an update and those behind one that was left out, by what the last number says; and what it is then. */
+static void
+check_begins (void)
+{
+  static const gint64 sizes[] = { 1, 13, 1003 };
+  static const double norms[] = { 2, INFINITY, NAN };
+  for (guint i = 0; i < 2 * 2 * G_N_ELEMENTS (sizes) * G_N_ELEMENTS (norms); i++)
+    {
+      const gint64 n = 2 * sizes[i / 4 % 3] + 1;
+      const double norm = norms[i / 12];
+      CudaNode node = { 0 };
+      OrtrainTensor *held = cuda_node_tensor (ORTRAIN_DTYPE_FLOAT64, 1, &n);
+      OrtrainTensor *chosen = cuda_node_tensor (ORTRAIN_DTYPE_FLOAT64, 1, &n);
+      double *x = ortrain_tensor_peek_writable (held), *y = ortrain_tensor_peek_writable (chosen);
+      for (gint64 k = 0; k < n; k++)
+        x[k] = 1 + (double) k;
+      x[n - 1] = i % 2;
+      memcpy (y, x, (gsize) n * sizeof *y);
+      if (i % 2 == 1)
+        memcpy (y, x + n / 2, (gsize) (n / 2) * sizeof *y);
+      y[n - 1] = norm == 2 ? 0 : 1;
+      cuda_node_add_input (&node, held);
+      cuda_node_add_input (&node, make_double (norm));
+      cuda_node_add_input (&node, i / 2 % 2 ? cuda_node_random (ORTRAIN_DTYPE_FLOAT32, 7, 0, NULL) : NULL);
+      cuda_node_add_output (&node, g_object_ref (chosen));
+      cuda_node_add_output (&node, make_double (norm));
+      KernelRun run; /* on the CPU, with which the device is compared */
+      kernel_run_init (&run, "org.ortrain", "BeginUpdate");
+      for (guint k = 0; k < 3; k++)
+        kernel_run_add_input (&run, node.in[k] != NULL ? g_object_ref (node.in[k]) : NULL);
+      kernel_run_add_output (&run, ORTRAIN_DTYPE_FLOAT64, &n, 1);
+      kernel_run_add_output (&run, ORTRAIN_DTYPE_FLOAT64, NULL, 0);
+      kernel_run (&run);
+      kernel_assert_same_bits (run.outputs[0], chosen, "scalars");
+      kernel_assert_same_bits (run.outputs[1], node.in[1], "norm");
+      kernel_run_clear (&run);
+      cuda_node_check (&node, "org.ortrain", "BeginUpdate", "overflows_above=2f");
+      g_object_unref (chosen);
+    }
+}
+
 static void
 test_updates (void)
 {
   cuda_check_begin ((const char *const[]){ "SgdUpdate", "AdamUpdate", "LambUpdate", "AdagradUpdate", "GradientNorm",
-                                           "LossScaleUpdate", NULL });
+                                           "BeginUpdate", "LossScaleUpdate", NULL });
   cuda_check_cases (updates, G_N_ELEMENTS (updates), FALSE);
   cuda_check_cases (large, G_N_ELEMENTS (large), FALSE);
+  check_begins ();
   cuda_check_end ();
 }
 
