@@ -27,7 +27,7 @@ category_of (OrtrainPlanning *self, guint32 root, const OrtrainPlanValue *buffer
     case ORTRAIN_REGION_HOST_ARENA:
       break;
     }
-  if (buffer->last >= n_steps)
+  if (buffer->last >= n_steps && !ortrain_planning_is_copy_of_feed (buffer->value->producer))
     return ORTRAIN_CATEGORY_OUTPUT;
   if (buffer->value->role == ORTRAIN_ROLE_GRADIENT)
     return ORTRAIN_CATEGORY_GRADIENT;

@@ -13,13 +13,13 @@
 
 G_STATIC_ASSERT (ORTRAIN_N_PHASES <= ORTRAIN_ORDER_MAX_PHASES);
 
-/* These come first, so that nothing else of a step has to wait in the middle of it. */
-static gboolean
-is_copy_of_feed (const OrtrainNode *node)
+gboolean
+ortrain_planning_is_copy_of_feed (const OrtrainNode *node)
 {
-  const OrtrainValue *source = node->inputs->len > 0 ? node->inputs->pdata[0] : NULL;
-  return ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_COPY && node->phase == ORTRAIN_PHASE_FORWARD &&
-         source != NULL && source->kind == ORTRAIN_VALUE_INPUT && source->tensor == NULL && source->on_host;
+  const OrtrainValue *source = node != NULL && node->inputs->len > 0 ? node->inputs->pdata[0] : NULL;
+  return source != NULL && ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_COPY &&
+         node->phase == ORTRAIN_PHASE_FORWARD && source->kind == ORTRAIN_VALUE_INPUT && source->tensor == NULL &&
+         source->on_host;
 }
 
 /* What was offloaded is read back so long before its first reader that other steps take about as long as the copy. Not
@@ -104,14 +104,14 @@ choose_order (OrtrainPlanning *self)
   g_autofree gpointer *sorted = g_new (gpointer, nodes->len + 1);
   guint n = 0;
   for (guint t = 0; t < nodes->len; t++)
-    if (is_copy_of_feed (nodes->pdata[order[t]]))
+    if (ortrain_planning_is_copy_of_feed (nodes->pdata[order[t]]))
       sorted[n++] = nodes->pdata[order[t]];
   for (guint phase = 0; phase < ORTRAIN_N_PHASES; phase++)
     for (guint last = 0; last < 2; last++)
       for (guint t = 0; t < nodes->len; t++)
         {
           OrtrainNode *node = nodes->pdata[order[t]];
-          if (!is_copy_of_feed (node) && node->phase == phase &&
+          if (!ortrain_planning_is_copy_of_feed (node) && node->phase == phase &&
               ortrain_planning_node (self, node)->runs_last == (last == 1))
             sorted[n++] = node;
         }

@@ -8,6 +8,17 @@
   .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,          \
   .flags = ORTRAIN_OP_NO_GRADIENT
 
+/* Output 1 is never written: it is another place for output 0, whose contents are there in every other run. */
+static gboolean
+infer_copy (OrtrainInferContext *ctx, GError **error)
+{
+  if (!ortrain_infer_unary (ctx, error))
+    return FALSE;
+  if (ortrain_infer_get_n_outputs (ctx) > 1)
+    ortrain_infer_set_like (ctx, 1, 0);
+  return TRUE;
+}
+
 static const OrtrainOpDef rows[] = {
   /* x → y: y = x, or y += x where the plan or the step block says so */
   { .name = "Accumulate",
@@ -16,9 +27,15 @@ static const OrtrainOpDef rows[] = {
     .no_body = "a planner adds it, behind the expansion: where it writes is a matter of the plan" },
   /* from the memory of the host to that of the device, or back */
   { .name = "Copy",
-    ONE_TO_ONE,
+    .domain = ORTRAIN_DOMAIN,
+    .since = 1,
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .min_outputs = 1,
+    .max_outputs = 2,
+    .flags = ORTRAIN_OP_NO_GRADIENT,
     .kind = ORTRAIN_OP_KIND_COPY,
-    .infer = ortrain_infer_unary,
+    .infer = infer_copy,
     .no_body = "between two memories, of which a graph knows nothing" },
   /* what only the backward pass reads again, from the memory of a step to that of offloaded values */
   { .name = "Offload",

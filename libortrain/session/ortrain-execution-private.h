@@ -39,6 +39,9 @@ gboolean ortrain_execution_read_fault (OrtrainExecution *self, OrtrainFault *des
  * found a fault. */
 gboolean ortrain_execution_submit (OrtrainExecution *self, OrtrainPlanStream stream, const OrtrainKernelCall *calls,
                                    guint n_calls, GCancellable *cancellable, GError **error);
+/* Whose calls are submitted from now on; whether those before were of the same program. */
+gboolean ortrain_execution_note_program (OrtrainExecution *self, gconstpointer program);
+void ortrain_execution_forget_program (OrtrainExecution *self, gconstpointer program);
 /* Makes one thing of calls whose addresses stay, and submits it. NULL with an error. */
 OrtrainCapture *ortrain_execution_capture (OrtrainExecution *self, OrtrainPlanStream stream,
                                            const OrtrainKernelCall *calls, guint n_calls, GError **error);

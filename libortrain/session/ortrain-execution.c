@@ -26,6 +26,7 @@ struct _OrtrainExecution
   DeviceBlock host_block;
   OrtrainFault *fault; /* the host's copy, in memory that the device copies to */
   OrtrainKernelContext contexts[ORTRAIN_N_STREAMS];
+  gconstpointer program;       /* whose calls were submitted last; NULL: it is gone, or there was none */
   GHashTable *constants;       /* OrtrainTensor → Constant; empty where kernels read the host's memory */
   OrtrainTensorDevice *memory; /* open as long as the session: tensors of others come in by DLPack; NULL: the host's */
 };
@@ -210,6 +211,21 @@ ortrain_execution_submit (OrtrainExecution *self, OrtrainPlanStream stream, cons
   return provider->klass->submit (provider, self->streams[stream], calls, n_calls, cancellable, error) &&
          (stream != ORTRAIN_STREAM_HOST || (provider->klass->wait (provider, self->streams[stream], error) &&
                                             self->host_block.fault.code == ORTRAIN_FAULT_NONE));
+}
+
+gboolean
+ortrain_execution_note_program (OrtrainExecution *self, gconstpointer program)
+{
+  const gboolean same = self->program == program;
+  self->program = program;
+  return same;
+}
+
+void
+ortrain_execution_forget_program (OrtrainExecution *self, gconstpointer program)
+{
+  if (self->program == program)
+    self->program = NULL;
 }
 
 OrtrainCapture *

@@ -70,5 +70,10 @@ struct _OrtrainExecutor
 gboolean ortrain_executor_check_device (const OrtrainExecutor *self, const char *what, const char *name,
                                         OrtrainTensor *tensor, GError **error);
 
+gboolean ortrain_executor_is_on_device (OrtrainTensor *tensor);
+/* A plan for these feeds. is_guarded: filled */
+OrtrainMemoryPlan *ortrain_executor_make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds,
+                                               const OrtrainBudget *budget, gboolean *is_guarded, GError **error);
+
 /* Outputs that steps write where their tensors are: creates tensors that are missing, and tells the program. */
 gboolean ortrain_executor_place_outputs (OrtrainExecutor *self, GError **error);

@@ -34,6 +34,10 @@ void ortrain_program_set_places (OrtrainProgram *self, const gpointer *places);
 /* Of a root outside of the arena, and all that share its memory. */
 void ortrain_program_set_address (OrtrainProgram *self, guint32 buffer, gpointer address);
 gpointer ortrain_program_get_address (const OrtrainProgram *self, guint32 buffer);
+/* Feeds that have two places go to the other one from now on. Before the calls that read them, and those that copy them. */
+void ortrain_program_turn (OrtrainProgram *self);
+/* Whether there are feeds with two places, and copies of them may run beside all else. */
+gboolean ortrain_program_can_overlap_feeds (OrtrainMemoryPlan *plan);
 
 /* Runs steps [first, end) and waits for them. When it fails or is cancelled, nobody may use what they computed. item:
  * the buffer of the batch that a fault came with, -1: not known; may be NULL. */

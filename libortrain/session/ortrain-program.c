@@ -3,7 +3,10 @@
 
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
+#include "ops/ortrain-op-private.h"
 #include "transform/ortrain-evaluate-private.h"
+
+#define N_PLACES 2
 
 /* Steps that are submitted at once: of one stream, and nothing waits in between. */
 typedef struct
@@ -12,10 +15,16 @@ typedef struct
   OrtrainPlanStream stream;
   gboolean joins; /* a phase begins with it, and its stream or another one may be behind */
 
-  /* What the device made of the calls at their second run in a row with the same addresses. */
-  OrtrainCapture *capture;
+  /* What the device made of the calls at their second run in a row with the same addresses, for each place of the feeds. */
+  OrtrainCapture *captures[N_PLACES];
   gboolean has_moved; /* an address has changed since the last run */
 } Segment;
+
+/* A feed on the device, at one of two places in turn. */
+typedef struct
+{
+  guint32 roots[N_PLACES]; /* operands have the first */
+} Feed;
 
 /* All steps in segments. */
 typedef struct
@@ -44,6 +53,12 @@ struct _OrtrainProgram
   OrtrainEvent **events; /* [n_steps]: recorded behind a step, NULL: nobody waits for it */
   gboolean has_streams[ORTRAIN_N_STREAMS];
   gboolean is_loaded;
+
+  /* Feeds with two places: those of a step are copied while the step before reads its own. */
+  Feed *feeds;
+  guint n_feeds, turn;
+  OrtrainEvent *ends[N_PLACES]; /* of all that was submitted with feeds at a place */
+  gboolean has_ended[N_PLACES]; /* it was recorded, and the memory of the plan is where it was */
 
   /* Operands by root, so that binding an address touches only what changes. */
   guint32 *first_slot; /* [n_values + 1] */
@@ -144,6 +159,9 @@ open_streams (OrtrainProgram *self, GError **error)
     if (self->steps[waits[w]].stream != ORTRAIN_STREAM_HOST && self->events[waits[w]] == NULL &&
         (self->events[waits[w]] = provider->klass->new_event (provider, error)) == NULL)
       return FALSE;
+  for (guint k = 0; k < N_PLACES && self->n_feeds > 0; k++)
+    if (self->ends[k] == NULL && (self->ends[k] = provider->klass->new_event (provider, error)) == NULL)
+      return FALSE;
   return TRUE;
 }
 
@@ -174,6 +192,45 @@ ortrain_program_load (OrtrainProgram *self, GError **error)
 {
   self->is_loaded = self->is_loaded || (open_streams (self, error) && place_constants (self, error));
   return self->is_loaded;
+}
+
+/* Whether the copy of a feed has two places for it. */
+static gboolean
+has_two_places (const OrtrainPlanStep *step)
+{
+  return ortrain_node_get_kind (step->node) == ORTRAIN_OP_KIND_COPY && step->n_outputs == N_PLACES;
+}
+
+gboolean
+ortrain_program_can_overlap_feeds (OrtrainMemoryPlan *plan)
+{
+  guint n_steps;
+  const OrtrainPlanStep *steps = ortrain_memory_plan_peek_steps (plan, &n_steps);
+  gboolean any = FALSE;
+  for (guint s = 0; s < n_steps; s++)
+    {
+      any = any || has_two_places (&steps[s]);
+      if (steps[s].stream != ORTRAIN_STREAM_COMPUTE &&
+          (steps[s].stream != ORTRAIN_STREAM_COPY || !has_two_places (&steps[s])))
+        return FALSE;
+    }
+  return any;
+}
+
+static void
+find_feeds (OrtrainProgram *self)
+{
+  if (!ortrain_program_can_overlap_feeds (self->plan))
+    return;
+  self->feeds = g_new0 (Feed, self->n_steps + 1);
+  for (guint s = 0; s < self->n_steps; s++)
+    for (guint k = 0; k < N_PLACES && has_two_places (&self->steps[s]); k++)
+      {
+        const OrtrainPlanStep *step = &self->steps[s];
+        self->feeds[self->n_feeds].roots[k] =
+            self->values[self->operands[step->first_operand + step->n_inputs + k]].root;
+        self->n_feeds += k == N_PLACES - 1;
+      }
 }
 
 OrtrainProgram *
@@ -228,6 +285,7 @@ ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution)
     }
   for (guint s = 0; s < self->n_steps; s++)
     self->has_streams[self->steps[s].stream] = TRUE;
+  find_feeds (self);
   get_cut (self, ORTRAIN_PROGRAM_PHASE);
   for (guint32 i = 0; i < self->n_values; i++)
     {
@@ -238,6 +296,15 @@ ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution)
   return self;
 }
 
+static void
+free_captures (OrtrainProgram *self, Segment *segment)
+{
+  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  for (guint k = 0; k < N_PLACES; k++)
+    if (segment->captures[k] != NULL)
+      provider->klass->free_capture (provider, g_steal_pointer (&segment->captures[k]));
+}
+
 void
 ortrain_program_free (OrtrainProgram *self)
 {
@@ -246,14 +313,18 @@ ortrain_program_free (OrtrainProgram *self)
   for (guint c = 0; c < ORTRAIN_N_PROGRAM_RANGES; c++)
     {
       for (guint i = 0; i < self->cuts[c].n_segments; i++)
-        if (self->cuts[c].segments[i].capture != NULL)
-          provider->klass->free_capture (provider, self->cuts[c].segments[i].capture);
+        free_captures (self, &self->cuts[c].segments[i]);
       g_free (self->cuts[c].segments);
       g_free (self->cuts[c].segment_of);
     }
   for (guint s = 0; s < self->n_steps; s++)
     if (self->events[s] != NULL)
       provider->klass->free_event (provider, self->events[s]);
+  for (guint k = 0; k < N_PLACES; k++)
+    if (self->ends[k] != NULL)
+      provider->klass->free_event (provider, self->ends[k]);
+  ortrain_execution_forget_program (self->execution, self);
+  g_free (self->feeds);
   g_free (self->events);
   for (guint i = 0; i < self->constants->len; i++)
     ortrain_execution_unref_constant (self->execution, self->constants->pdata[i]);
@@ -276,28 +347,68 @@ note_move (OrtrainProgram *self, guint32 step)
       self->cuts[c].segments[self->cuts[c].segment_of[step]].has_moved = TRUE;
 }
 
+/* NULL: the root has one place. */
+static const Feed *
+find_feed (const OrtrainProgram *self, guint32 root)
+{
+  for (guint i = 0; i < self->n_feeds; i++)
+    if (self->feeds[i].roots[0] == root || self->feeds[i].roots[1] == root)
+      return &self->feeds[i];
+  return NULL;
+}
+
+/* Where operands of a root find it now: of a feed in one place or the other. */
+static gpointer
+get_place (const OrtrainProgram *self, guint32 root)
+{
+  const Feed *feed = find_feed (self, root);
+  return self->places[feed != NULL && feed->roots[0] == root ? feed->roots[self->turn] : root];
+}
+
+static void
+put_address (OrtrainProgram *self, guint32 root, gboolean moves)
+{
+  gpointer address = get_place (self, root);
+  for (guint32 k = self->first_slot[root]; k < self->first_slot[root + 1]; k++)
+    {
+      self->addresses[self->slots[k]] = address;
+      if (moves)
+        note_move (self, self->step_of[self->slots[k]]);
+    }
+}
+
 void
 ortrain_program_set_address (OrtrainProgram *self, guint32 buffer, gpointer address)
 {
   if (self->places[buffer] == address)
     return;
   self->places[buffer] = address;
-  for (guint32 k = self->first_slot[buffer]; k < self->first_slot[buffer + 1]; k++)
-    {
-      self->addresses[self->slots[k]] = address;
-      note_move (self, self->step_of[self->slots[k]]);
-    }
+  const Feed *feed = find_feed (self, buffer);
+  put_address (self, buffer, TRUE);
+  if (feed != NULL && feed->roots[0] != buffer)
+    put_address (self, feed->roots[0], TRUE);
 }
 
 gpointer
 ortrain_program_get_address (const OrtrainProgram *self, guint32 buffer)
 {
-  return self->places[self->values[buffer].root];
+  return get_place (self, self->values[buffer].root);
+}
+
+void
+ortrain_program_turn (OrtrainProgram *self)
+{
+  if (self->n_feeds == 0)
+    return;
+  self->turn = (self->turn + 1) % N_PLACES;
+  for (guint i = 0; i < self->n_feeds; i++)
+    put_address (self, self->feeds[i].roots[0], FALSE);
 }
 
 void
 ortrain_program_set_places (OrtrainProgram *self, const gpointer *places)
 {
+  memset (self->has_ended, 0, sizeof self->has_ended);
   for (guint32 i = 0; i < self->n_values; i++)
     {
       const OrtrainPlanValue *value = &self->values[i];
@@ -342,15 +453,15 @@ launch_segment (OrtrainProgram *self, Segment *segment, GCancellable *cancellabl
   if (segment->stream == ORTRAIN_STREAM_HOST || n_calls < 2 || provider->klass->capture == NULL || segment->has_moved)
     {
       segment->has_moved = FALSE;
-      if (segment->capture != NULL)
-        provider->klass->free_capture (ortrain_execution_get_provider (execution), g_steal_pointer (&segment->capture));
+      free_captures (self, segment);
       return ortrain_execution_submit (execution, segment->stream, calls, n_calls, cancellable, error);
     }
   if (g_cancellable_set_error_if_cancelled (cancellable, error))
     return FALSE;
-  if (segment->capture == NULL)
-    segment->capture = ortrain_execution_capture (execution, segment->stream, calls, n_calls, error);
-  return segment->capture != NULL && ortrain_execution_launch (execution, segment->stream, segment->capture, error);
+  OrtrainCapture **capture = &segment->captures[self->turn];
+  if (*capture == NULL)
+    *capture = ortrain_execution_capture (execution, segment->stream, calls, n_calls, error);
+  return *capture != NULL && ortrain_execution_launch (execution, segment->stream, *capture, error);
 }
 
 /* The stream of computing, for which the host waits, against the others. */
@@ -363,6 +474,31 @@ join_streams (OrtrainProgram *self, gboolean begin, GError **error)
                                         begin ? ORTRAIN_STREAM_COMPUTE : (OrtrainPlanStream) k, NULL, error))
       return FALSE;
   return TRUE;
+}
+
+/* Copies of feeds go on while the step before computes, but not while the one before that does, which had its feeds where theirs
+ * go: unless something else has used the memory since. */
+static gboolean
+begin_streams (OrtrainProgram *self, guint first, GError **error)
+{
+  const gboolean goes_on = ortrain_execution_note_program (self->execution, self);
+  if (self->n_feeds > 0 && goes_on && self->has_ended[self->turn])
+    return self->steps[first].stream != ORTRAIN_STREAM_COPY || /* then there are no copies */
+           ortrain_execution_wait_stream (self->execution, ORTRAIN_STREAM_COPY, ORTRAIN_STREAM_COMPUTE,
+                                          self->ends[self->turn], error);
+  return join_streams (self, TRUE, error);
+}
+
+static gboolean
+end_streams (OrtrainProgram *self, GError **error)
+{
+  if (!join_streams (self, FALSE, error))
+    return FALSE;
+  if (self->n_feeds == 0)
+    return TRUE;
+  self->has_ended[self->turn] =
+      ortrain_execution_record (self->execution, ORTRAIN_STREAM_COMPUTE, self->ends[self->turn], error);
+  return self->has_ended[self->turn];
 }
 
 /* Steps [first, end) of a segment, behind what it waits for. */
@@ -391,7 +527,7 @@ submit_segment (OrtrainProgram *self, Segment *segment, guint first, guint end, 
 static gboolean
 submit_steps (OrtrainProgram *self, const Cut *cut, guint first, guint end, GCancellable *cancellable, GError **error)
 {
-  if (first < end && !join_streams (self, TRUE, error))
+  if (first < end && !begin_streams (self, first, error))
     return FALSE;
   for (guint i = first < end ? cut->segment_of[first] : cut->n_segments;
        i < cut->n_segments && cut->segments[i].first < end; i++)
@@ -417,7 +553,7 @@ ortrain_program_submit (OrtrainProgram *self, OrtrainProgramRange range, guint f
   g_autoptr (GError) failure = NULL;
   ortrain_mapped_file_guard_thread ();
   const gboolean submitted = submit_steps (self, get_cut (self, range), first, end, cancellable, &failure);
-  const gboolean joined = join_streams (self, FALSE, failure == NULL ? &failure : NULL);
+  const gboolean joined = end_streams (self, failure == NULL ? &failure : NULL);
   if (failure != NULL)
     g_propagate_error (error, g_steal_pointer (&failure));
   return submitted && joined;

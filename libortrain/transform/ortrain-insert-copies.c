@@ -12,6 +12,7 @@ typedef struct
   OrtrainGraph *graph;
   /* value → the same on the other side; one for the update, before which others may use the memory of a step */
   GHashTable *copies[2];
+  gboolean two_places;
 } Copies;
 
 static GHashTable *
@@ -23,13 +24,21 @@ copies_of (const Copies *self, OrtrainPhase phase)
 static OrtrainValue *
 add_copy (Copies *self, OrtrainValue *value, OrtrainNode *before, OrtrainPhase phase, GError **error)
 {
+  const gboolean turns = self->two_places && value->kind == ORTRAIN_VALUE_INPUT && value->on_host &&
+                         value->tensor == NULL && phase == ORTRAIN_PHASE_FORWARD;
+  const guint n_places = turns ? 2 : 1;
   OrtrainNode *copy =
-      ortrain_graph_insert_node (self->graph, before, ORTRAIN_DOMAIN, "Copy", value->name, &value, 1, 1);
+      ortrain_graph_insert_node (self->graph, before, ORTRAIN_DOMAIN, "Copy", value->name, &value, 1, n_places);
   copy->phase = phase;
   if (!ortrain_ops_infer_node (copy, error))
     return NULL;
+  for (guint k = 0; k < n_places; k++)
+    {
+      ortrain_node_output (copy, k)->on_host = !value->on_host;
+      if (turns) /* nothing else may lie there at any time of a step */
+        ortrain_graph_mark_output (self->graph, ortrain_node_output (copy, k), TRUE);
+    }
   OrtrainValue *there = ortrain_node_output (copy, 0);
-  there->on_host = !value->on_host;
   g_hash_table_insert (copies_of (self, phase), value, there);
   return there;
 }
@@ -117,12 +126,13 @@ moves (const OrtrainValue *output, gboolean training, GHashTable *on_device)
 }
 
 gboolean
-ortrain_insert_copies (OrtrainGraph *graph, gboolean training, GHashTable *on_device, GError **error)
+ortrain_insert_copies (OrtrainGraph *graph, gboolean training, gboolean two_places, GHashTable *on_device,
+                       GError **error)
 {
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
   g_autoptr (GHashTable) copies = g_hash_table_new (NULL, NULL), update_copies = g_hash_table_new (NULL, NULL);
-  Copies self = { graph, { copies, update_copies } };
+  Copies self = { graph, { copies, update_copies }, two_places };
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
   g_autoptr (GPtrArray) outputs = g_ptr_array_copy (graph->outputs, NULL, NULL);
   g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);

@@ -27,8 +27,8 @@ typedef struct
 } Form;
 
 static const Form forms[] = {
-  { CLIPS, "OrtrainAdam", TRUE },      { CLIPS, "OrtrainSgd", TRUE },       { STATIC, "OrtrainAdamW" },
-  { STATIC, "OrtrainAdagrad", TRUE },  { DYNAMIC, "OrtrainLamb" },          { DYNAMIC, "OrtrainAdam", TRUE },
+  { CLIPS, "OrtrainAdam", TRUE },     { CLIPS, "OrtrainSgd", TRUE }, { STATIC, "OrtrainAdamW" },
+  { STATIC, "OrtrainAdagrad", TRUE }, { DYNAMIC, "OrtrainLamb" },    { DYNAMIC, "OrtrainAdam", TRUE },
   { DYNAMIC, "OrtrainAdagrad" },
 };
 
@@ -227,7 +227,8 @@ test_least_scale (void)
   static const Form form = { DYNAMIC, "OrtrainAdam" };
   for (guint behind = 0; behind < 3; behind++)
     {
-      g_autoptr (OrtrainTrainingSession) cpu = make_session (&form, "cpu", 512), late = make_session (&form, "late", 512);
+      g_autoptr (OrtrainTrainingSession) cpu = make_session (&form, "cpu", 512),
+                                         late = make_session (&form, "late", 512);
       g_autoptr (GError) want = NULL, error = NULL;
       guint n_late = 0, n = 0;
       g_signal_connect (late, "overflow", G_CALLBACK (count), &n_late);
@@ -301,7 +302,8 @@ make_trainer (const Form *form, const char *provider, const char *folder)
       for (guint step = 0; step < N_STEPS; step++)
         {
           g_autoptr (OrtrainTensorDict) feeds = make_feeds (step, is_bad (step));
-          memcpy (numbers + step * 4, ortrain_tensor_peek (ortrain_tensor_dict_get (feeds, names[i])), 4 * sizeof (float));
+          memcpy (numbers + step * 4, ortrain_tensor_peek (ortrain_tensor_dict_get (feeds, names[i])),
+                  4 * sizeof (float));
         }
       g_autoptr (OrtrainTensor) joined = ortrain_tensor_new_floats (dims, 2, numbers, N_STEPS * 4, &error);
       g_assert_no_error (error);

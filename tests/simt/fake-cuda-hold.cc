@@ -8,7 +8,7 @@
 
 static std::mutex lock;
 static std::condition_variable changed;
-static bool is_held;
+static bool is_held, only_graphs;
 static OrtrainFakeCudaCopy *copies;
 static size_t size, n_copies;
 
@@ -17,6 +17,14 @@ ortrain_fake_cuda_hold (void)
 {
   std::lock_guard<std::mutex> guard (lock);
   is_held = true;
+  only_graphs = false;
+}
+
+void
+ortrain_fake_cuda_hold_graphs (void)
+{
+  std::lock_guard<std::mutex> guard (lock);
+  is_held = only_graphs = true;
 }
 
 int
@@ -30,10 +38,10 @@ ortrain_fake_cuda_release (void)
 }
 
 void
-fake_cuda_wait_while_held (void)
+fake_cuda_wait_while_held (bool has_graphs)
 {
   std::unique_lock<std::mutex> guard (lock);
-  changed.wait (guard, [] { return !is_held; });
+  changed.wait (guard, [=] { return !is_held || (only_graphs && !has_graphs); });
 }
 
 size_t

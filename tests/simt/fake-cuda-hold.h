@@ -5,4 +5,5 @@
 
 /* What the emulated runtime tells about its copies, and asks before a stream goes on. */
 void fake_cuda_note_copy (const OrtrainFakeCudaCopy &copy);
-void fake_cuda_wait_while_held (void);
+/* has_graphs: of the stream */
+void fake_cuda_wait_while_held (bool has_graphs);

@@ -182,7 +182,7 @@ struct OrtrainFakeStream
 static void
 run_operation (OrtrainFakeStream *stream, Operation *operation)
 {
-  fake_cuda_wait_while_held ();
+  fake_cuda_wait_while_held (stream->has_graphs);
   stream->random = stream->random * 1664525u + 1013904223u;
   if (stream->random >> 28 == 0)
     std::this_thread::sleep_for (std::chrono::microseconds (20 + (stream->random >> 20 & 63)));
@@ -571,6 +571,47 @@ ortrain_fake_cuda_drain (void)
   std::lock_guard<std::mutex> guard (streams_lock);
   for (OrtrainFakeStream *stream : streams)
     wait_for_stream (stream);
+}
+
+typedef enum
+{
+  STREAM_IDLE,
+  STREAM_RUNS,
+  STREAM_WAITS,
+} StreamState;
+
+static StreamState
+get_state (OrtrainFakeStream *stream)
+{
+  std::lock_guard<std::mutex> guard (stream->lock);
+  if (stream->queue.empty ())
+    return stream->running ? STREAM_RUNS : STREAM_IDLE;
+  const Operation *operation = stream->queue.front ().get ();
+  if (operation->wait == nullptr)
+    return STREAM_RUNS;
+  std::lock_guard<std::mutex> event_guard (operation->wait->lock);
+  return operation->wait->reached < operation->number ? STREAM_WAITS : STREAM_RUNS;
+}
+
+int
+ortrain_fake_cuda_run_others (void)
+{
+  std::lock_guard<std::mutex> guard (streams_lock);
+  bool waits = false;
+  for (unsigned n_still = 0; n_still < 2;) /* what one has done meanwhile may be what another waits for */
+    {
+      bool runs = false;
+      waits = false;
+      for (OrtrainFakeStream *stream : streams)
+        {
+          const StreamState state = stream->has_graphs ? STREAM_IDLE : get_state (stream);
+          runs = runs || state == STREAM_RUNS;
+          waits = waits || state == STREAM_WAITS;
+        }
+      n_still = runs ? 0 : n_still + 1;
+      std::this_thread::yield ();
+    }
+  return !waits;
 }
 
 cudaError_t

@@ -63,6 +63,10 @@ extern "C"
    * has. */
   void ortrain_fake_cuda_hold (void);
   int ortrain_fake_cuda_release (void);
+  /* The same for streams that launch graphs alone. */
+  void ortrain_fake_cuda_hold_graphs (void);
+  /* Returns when all other streams have run what they were given, or wait for those. FALSE: they wait. Counted as no wait. */
+  int ortrain_fake_cuda_run_others (void);
 
   typedef struct
   {

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-executor-parts-private.h"
+
+#include "tensor/ortrain-tensor-private.h"
+#include "transform/ortrain-insert-copies-private.h"
+#include "transform/ortrain-insert-guards-private.h"
+#include "transform/ortrain-specialize-private.h"
+
+/* From the feeds of an executor to a plan: the graph with numbers for shapes, copies and guards, within a budget. */
+
+/* Whether steps on the session's device may read or write a tensor of the caller where it is. What is not aligned as they
+ * want it is copied, by a step. */
+gboolean
+ortrain_executor_is_on_device (OrtrainTensor *tensor)
+{
+  return ortrain_tensor_peek_device (tensor) != NULL &&
+         (gsize) ortrain_tensor_peek_device_address (tensor) % ORTRAIN_DEVICE_ALIGNMENT == 0;
+}
+
+/* The inputs and outputs of a graph that need no copy. */
+static GHashTable *
+find_on_device (OrtrainExecutor *self, OrtrainGraph *graph, OrtrainTensorDict *feeds)
+{
+  GHashTable *found = g_hash_table_new (NULL, NULL);
+  for (guint i = 0; i < self->n_inputs; i++)
+    if (ortrain_executor_is_on_device (ortrain_tensor_dict_get (feeds, self->inputs[i].name)))
+      g_hash_table_add (found, ortrain_graph_find_value (graph, self->inputs[i].name));
+  for (guint k = 0; k < self->n_outputs; k++)
+    {
+      OrtrainValue *output = ortrain_graph_find_value (graph, self->outputs[k].name);
+      if (self->outputs[k].bound != NULL && output != NULL && output->kind != ORTRAIN_VALUE_INPUT &&
+          ortrain_executor_is_on_device (self->outputs[k].bound))
+        g_hash_table_add (found, output);
+    }
+  return found;
+}
+
+/* The graph that is planned. n_together: 0, or 1 where a search for what runs again follows, which begins with what is open
+ * between all segments; filled. */
+static OrtrainGraph *
+make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, gboolean two_places, guint *n_together,
+            gboolean *is_guarded, GError **error)
+{
+  g_autofree OrtrainSpecializeInput *inputs = g_new0 (OrtrainSpecializeInput, self->n_inputs + 1);
+  g_autoptr (GPtrArray) contents = g_ptr_array_new_with_free_func (g_object_unref);
+  for (guint i = 0; i < self->n_inputs; i++)
+    {
+      OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, self->inputs[i].name);
+      inputs[i].name = self->inputs[i].name;
+      inputs[i].dtype = ortrain_tensor_get_dtype (tensor);
+      inputs[i].dims = ortrain_tensor_peek_dims (tensor);
+      inputs[i].rank = (guint) ortrain_tensor_get_rank (tensor);
+      if (self->inputs[i].is_shape_input)
+        {
+          /* The caller may change the memory later; the plan is created for what is in it now. */
+          OrtrainTensor *copy = ortrain_tensor_copy (tensor, error);
+          if (copy == NULL)
+            return NULL;
+          g_ptr_array_add (contents, copy);
+          inputs[i].contents = copy;
+        }
+    }
+  g_autoptr (OrtrainGraph) graph = ortrain_specialize (self->graph, inputs, self->n_inputs, error);
+  if (graph == NULL)
+    return NULL;
+  graph->n_together = *n_together;
+  if (self->config.optimize != NULL && !self->config.optimize (graph, self->provider, error))
+    return NULL;
+  *n_together = graph->n_together;
+  g_autoptr (GHashTable) on_device = find_on_device (self, graph, feeds);
+  if (!self->provider->klass->reads_host &&
+      !ortrain_insert_copies (graph, self->config.training, two_places, on_device, error))
+    return NULL;
+  *is_guarded = FALSE;
+  if (self->config.guarded != NULL && self->provider->klass->capture != NULL &&
+      !ortrain_insert_guards (graph, self->provider, self->config.guarded, self->config.overflows_above, is_guarded,
+                              error))
+    return NULL;
+  return g_steal_pointer (&graph);
+}
+
+static OrtrainMemoryPlan *
+plan_within (OrtrainExecutor *self, OrtrainGraph *graph, const OrtrainBudget *budget, GError **error)
+{
+  const OrtrainPlanRequest request = {
+    .provider = self->provider,
+    .host = ortrain_execution_get_host (self->config.execution),
+    .cache = self->kernels,
+    .keep_outputs_in_arena = self->config.training,
+    .two_streams = g_strcmp0 (g_getenv ("ORTRAIN_STREAMS"), "2") == 0,
+    .takes_graph = TRUE,
+    .without_search = !ortrain_step_arena_has_pattern (self->config.arena),
+  };
+  return ortrain_plan_within_budget (graph, &request, budget, error);
+}
+
+static gboolean
+is_over_budget (const GError *error)
+{
+  return g_error_matches (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
+}
+
+/* plan, or NULL with the failure, which is taken. */
+static OrtrainMemoryPlan *
+return_plan (OrtrainMemoryPlan *plan, GError **failure, GError **error)
+{
+  if (plan == NULL)
+    g_propagate_error (error, g_steal_pointer (failure));
+  return plan;
+}
+
+/* With two places for each feed, where a device copies one while it computes with the other, and where that exceeds no
+ * limit; else NULL. */
+static OrtrainMemoryPlan *
+plan_two_places (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget, gboolean *is_guarded)
+{
+  guint n_together = 0;
+  OrtrainBudget part = *budget;
+  part.bytes = 0;
+  if (self->config.feed_slots == NULL || self->provider->klass->capture == NULL || budget->level > 0 || budget->any)
+    return NULL;
+  g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, TRUE, &n_together, is_guarded, NULL);
+  g_autoptr (OrtrainMemoryPlan) plan = graph != NULL ? plan_within (self, graph, &part, NULL) : NULL;
+  if (plan == NULL || !ortrain_program_can_overlap_feeds (plan))
+    return NULL;
+  const guint64 peak = ortrain_memory_plan_get_peak_bytes (plan), limit = self->provider->memory_limit;
+  return (budget->bytes == 0 || peak <= budget->bytes) && (limit == 0 || peak <= limit) ? g_steal_pointer (&plan)
+                                                                                        : NULL;
+}
+
+OrtrainMemoryPlan *
+ortrain_executor_make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget,
+                            gboolean *is_guarded, GError **error)
+{
+  guint n_together = 0;
+  OrtrainMemoryPlan *overlapping = plan_two_places (self, feeds, budget, is_guarded);
+  if (overlapping != NULL)
+    return overlapping;
+  g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, FALSE, &n_together, is_guarded, error);
+  if (graph == NULL)
+    return NULL;
+  const gboolean is_searched = budget->bytes > 0 || budget->level > 0;
+  if (n_together <= 1 || !is_searched)
+    return plan_within (self, graph, budget, error);
+
+  /* A search begins with what is kept so; where it finds nothing, and for a level, with what is open between all segments. */
+  g_autoptr (OrtrainMemoryPlan) smallest = NULL;
+  g_autoptr (GError) failure = NULL;
+  OrtrainBudget part = *budget;
+  part.smallest = &smallest;
+  if (budget->level == 0)
+    {
+      OrtrainMemoryPlan *plan = plan_within (self, graph, &part, &failure);
+      if (plan != NULL || !is_over_budget (failure))
+        return return_plan (plan, &failure, error);
+      g_clear_error (&failure);
+    }
+  n_together = 1;
+  g_autoptr (OrtrainGraph) whole = make_graph (self, feeds, FALSE, &n_together, is_guarded, error);
+  if (whole == NULL)
+    return NULL;
+  g_autoptr (OrtrainMemoryPlan) found = plan_within (self, whole, &part, &failure);
+  if (found == NULL && !is_over_budget (failure))
+    return return_plan (NULL, &failure, error);
+  if (found != NULL && budget->level == 0)
+    return g_steal_pointer (&found);
+  part.bytes = part.level = 0;
+  g_autoptr (OrtrainMemoryPlan) base = plan_within (self, graph, &part, error);
+  if (base == NULL)
+    return NULL;
+  const guint64 peak = ortrain_memory_plan_get_peak_bytes (base);
+  if (found != NULL ? peak < ortrain_memory_plan_get_peak_bytes (found) : peak <= budget->bytes)
+    return g_steal_pointer (&base);
+  if (found == NULL)
+    ortrain_budget_set_error (error, base, smallest, budget);
+  return g_steal_pointer (&found);
+}
