@@ -63,6 +63,9 @@ elif do == "largest":
 '''
 
 
+needs_onnx_data = unittest.skipUnless(os.path.isdir("/usr/share/libonnx-testdata/data/node"), "libonnx-testdata is not installed")
+
+
 class GpuCheck(unittest.TestCase):
     def run_it(self, *words):
         done = subprocess.run(["/usr/bin/python3", program, "--build", build, "--results", self.results, *words],
@@ -96,6 +99,14 @@ class GpuCheck(unittest.TestCase):
         self.assertGreater(lines[1]["tests"], 0)
         done, again = self.run_it("--dry-run", "--only", "kernels/internal")
         self.assertEqual((done.returncode, again), (0, lines))
+
+    @needs_onnx_data
+    def test_onnx(self):
+        """All operators, as ONNX tests them, on the device."""
+        done, lines = self.run_it("--dry-run", "--only", "onnx", "--pytorch", "")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual([(line["block"], line["passed"]) for line in lines], [("devices", True), ("onnx", True)])
+        self.assertGreater(lines[1]["tests"], 900)
 
     def test_failure_is_told(self):
         """A block that takes too long fails, and is run again."""
@@ -297,14 +308,21 @@ class Bundle(unittest.TestCase):
         self.assertEqual((done.returncode, len(json.loads(done.stdout)["losses"])), (0, 4))
         self.assertIn("libcublasLt.so.13", loaded)
 
+    @needs_onnx_data
+    def test_onnx(self):
+        self.check_block("onnx", 900)
+
     def test_gpu_check(self):
-        for only, tests in (("kernels/internal", 1), ("sessions/dropout", 1)):
-            results = self.top.parent / (only.replace("/", "-") + ".jsonl")
-            done, _ = self.run_there("/usr/bin/python3", self.top / "gpu-check", "--dry-run", "--only", only, "--results", results)
-            self.assertEqual(done.returncode, 0, done.stdout)
-            lines = [json.loads(line) for line in open(results)]
-            self.assertEqual([(line["block"], line["passed"]) for line in lines], [("devices", True), (only, True)])
-            self.assertGreaterEqual(lines[1]["tests"], tests)
+        self.check_block("kernels/internal", 1)
+        self.check_block("sessions/dropout", 1)
+
+    def check_block(self, only, tests):
+        results = self.top.parent / (only.replace("/", "-") + ".jsonl")
+        done, _ = self.run_there("/usr/bin/python3", self.top / "gpu-check", "--dry-run", "--only", only, "--results", results)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        lines = [json.loads(line) for line in open(results)]
+        self.assertEqual([(line["block"], line["passed"]) for line in lines], [("devices", True), (only, True)])
+        self.assertGreaterEqual(lines[1]["tests"], tests)
 
     def test_python(self):
         if not os.path.exists(os.path.join(build, "introspection/Ortrain-1.0.typelib")):
