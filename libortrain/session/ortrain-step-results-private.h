@@ -3,10 +3,11 @@
 
 #include "session/ortrain-parameter-store-private.h"
 
-/* What the host learns of a step: words in memory that the device copies to while the host does other things. There are
- * two slots, for a step that was submitted and the one behind it. */
+/* What the host tells a step, and learns of it: words in memory that the device copies from and to while the host does other
+ * things. There are two slots, for a step that was submitted and the one behind it. */
 typedef struct
 {
+  OrtrainStepBlock step; /* told; and the scalars of its update */
   OrtrainFault fault;
   union
   {
@@ -22,11 +23,13 @@ typedef struct
 
 typedef struct _OrtrainStepResults OrtrainStepResults;
 
-OrtrainStepResults *ortrain_step_results_new (OrtrainExecution *execution, GError **error);
+/* n_scalars: of an update */
+OrtrainStepResults *ortrain_step_results_new (OrtrainExecution *execution, gsize n_scalars, GError **error);
 void ortrain_step_results_free (OrtrainStepResults *self);
 
 /* Where copies go; to be read behind await or another wait for the execution. */
 OrtrainStepResult *ortrain_step_results_get (OrtrainStepResults *self, guint slot);
+double *ortrain_step_results_get_scalars (OrtrainStepResults *self, guint slot);
 /* Behind the last copy to a slot. */
 gboolean ortrain_step_results_mark (OrtrainStepResults *self, guint slot, GError **error);
 /* The host waits for what was submitted up to the mark. */

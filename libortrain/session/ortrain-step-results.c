@@ -5,18 +5,24 @@ struct _OrtrainStepResults
 {
   OrtrainExecution *execution; /* lives longer */
   OrtrainStepResult *slots;
+  gsize n_scalars; /* behind the slots, for each of them */
   OrtrainEvent *marks[ORTRAIN_N_STEP_RESULTS];
 };
 
-#define SLOTS_BYTES (ORTRAIN_N_STEP_RESULTS * sizeof (OrtrainStepResult))
+static gsize
+get_bytes (const OrtrainStepResults *self)
+{
+  return ORTRAIN_N_STEP_RESULTS * (sizeof (OrtrainStepResult) + self->n_scalars * sizeof (double));
+}
 
 OrtrainStepResults *
-ortrain_step_results_new (OrtrainExecution *execution, GError **error)
+ortrain_step_results_new (OrtrainExecution *execution, gsize n_scalars, GError **error)
 {
   OrtrainProvider *provider = ortrain_execution_get_provider (execution);
   g_autoptr (OrtrainStepResults) self = g_new0 (OrtrainStepResults, 1);
   self->execution = execution;
-  self->slots = ortrain_provider_allocate (provider, ORTRAIN_MEMORY_SPACE_HOST, SLOTS_BYTES, error);
+  self->n_scalars = n_scalars;
+  self->slots = ortrain_provider_allocate (provider, ORTRAIN_MEMORY_SPACE_HOST, get_bytes (self), error);
   if (self->slots == NULL)
     return NULL;
   for (guint i = 0; i < ORTRAIN_N_STEP_RESULTS; i++)
@@ -32,7 +38,7 @@ ortrain_step_results_free (OrtrainStepResults *self)
   for (guint i = 0; i < ORTRAIN_N_STEP_RESULTS; i++)
     if (self->marks[i] != NULL)
       provider->klass->free_event (provider, self->marks[i]);
-  ortrain_provider_free_memory (provider, ORTRAIN_MEMORY_SPACE_HOST, self->slots, SLOTS_BYTES);
+  ortrain_provider_free_memory (provider, ORTRAIN_MEMORY_SPACE_HOST, self->slots, get_bytes (self));
   g_free (self);
 }
 
@@ -40,6 +46,12 @@ OrtrainStepResult *
 ortrain_step_results_get (OrtrainStepResults *self, guint slot)
 {
   return &self->slots[slot];
+}
+
+double *
+ortrain_step_results_get_scalars (OrtrainStepResults *self, guint slot)
+{
+  return (double *) (self->slots + ORTRAIN_N_STEP_RESULTS) + slot * self->n_scalars;
 }
 
 gboolean

@@ -9,6 +9,8 @@
 #include "session/ortrain-training-session-private.h"
 #include "session/ortrain-training-session-signals-private.h"
 
+#include <string.h>
+
 static gboolean
 has_padding (const OrtrainParameterStore *store)
 {
@@ -133,8 +135,9 @@ may_be_behind (OrtrainTrainingSession *self)
   return may;
 }
 
+/* From memory that the device copies from while the host goes on. */
 static gboolean
-write_scalars (OrtrainTrainingSession *self, double factor, double mean, GError **error)
+write_scalars (OrtrainTrainingSession *self, guint slot, double factor, double mean, GError **error)
 {
   const double max_norm = self->graph->immediate ? 0.0 : ortrain_training_options_get_max_grad_norm (self->options);
   const double *scalars =
@@ -147,20 +150,31 @@ write_scalars (OrtrainTrainingSession *self, double factor, double mean, GError 
         return FALSE;
       ortrain_update_set_fill_left_out (self->store->updates, self->n_updates, factor);
     }
-  return ortrain_parameter_store_write_scalars (self->store, scalars, error);
+  double *told = ortrain_step_results_get_scalars (self->results, slot);
+  memcpy (told, scalars, ortrain_update_set_get_n_written (self->store->updates) * sizeof *told);
+  return ortrain_parameter_store_write_scalars (self->store, told, error);
+}
+
+/* The same for the scalars of a step. */
+static const OrtrainStepBlock *
+tell_step (OrtrainTrainingSession *self, guint slot, gboolean guards)
+{
+  OrtrainStepBlock *told = &ortrain_step_results_get (self->results, slot)->step;
+  *told = ortrain_training_session_make_step (self);
+  told->guards = guards;
+  return told;
 }
 
 gboolean
 ortrain_training_session_submit_update (OrtrainTrainingSession *self, double factor, GError **error)
 {
-  const OrtrainStepBlock step = ortrain_training_session_make_step (self);
   const double mean =
       ortrain_training_options_get_accumulation_steps (self->options) > 1 ? 1.0 / self->n_accumulated : 1.0;
   guint slot;
   OrtrainSubmittedStep *submitted = begin_submitted (self, &slot);
   const gboolean ok =
-      (self->graph->immediate || write_scalars (self, factor, mean, error)) &&
-      ortrain_execution_begin (self->execution, &step, error) &&
+      (self->graph->immediate || write_scalars (self, slot, factor, mean, error)) &&
+      ortrain_execution_begin (self->execution, tell_step (self, slot, FALSE), error) &&
       ortrain_executor_submit (self->last_trained, ORTRAIN_PROGRAM_PHASE, ORTRAIN_PHASE_UPDATE, NULL, error) &&
       read_results (self, slot, error);
   if (ok)
@@ -192,13 +206,12 @@ submit_step (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, GError **er
   const gboolean goes_on = ortrain_training_session_get_n_submitted (self) > 0;
   guint slot;
   OrtrainSubmittedStep *submitted = begin_submitted (self, &slot);
-  OrtrainStepBlock step = ortrain_training_session_make_step (self);
-  step.guards = submitted->stops;
+  const OrtrainStepBlock *step = tell_step (self, slot, submitted->stops);
   submitted->has_step = TRUE;
   self->has_gradients = FALSE;
-  const gboolean ok = write_scalars (self, factor, 1.0, error) &&
+  const gboolean ok = write_scalars (self, slot, factor, 1.0, error) &&
                       ortrain_parameter_store_save_buffers (self->store, slot, error) &&
-                      (goes_on ? ortrain_execution_go_on : ortrain_execution_begin) (self->execution, &step, error) &&
+                      (goes_on ? ortrain_execution_go_on : ortrain_execution_begin) (self->execution, step, error) &&
                       submit_calls (self, error) && read_results (self, slot, error);
   if (!ok)
     {

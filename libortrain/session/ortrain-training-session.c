@@ -237,7 +237,9 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   self->arena =
       ortrain_step_arena_new (provider, ortrain_training_options_get_memory_pattern (options) ? NULL : &arena_config,
                               ortrain_training_options_get_offload_folder (options));
-  if (provider->klass->capture != NULL && (self->results = ortrain_step_results_new (self->execution, error)) == NULL)
+  if (provider->klass->capture != NULL &&
+      (self->results = ortrain_step_results_new (
+           self->execution, ortrain_update_set_get_n_written (self->store->updates), error)) == NULL)
     return FALSE;
   if (!provider->klass->reads_host)
     self->feed_slots = ortrain_feed_slots_new (self->execution);
