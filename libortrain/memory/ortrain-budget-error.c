@@ -2,21 +2,11 @@
 #include "memory/ortrain-budget-private.h"
 
 #include "core/ortrain-bytes.h"
-#include "core/ortrain-text-private.h"
 #include "memory/ortrain-memory-plan-private.h"
 
 /* Why a budget cannot be met: what is needed, where, and by what. */
 
 #define MAX_NAMED 3 /* values in a message */
-
-static gint
-compare_bytes (gconstpointer a, gconstpointer b, gpointer values)
-{
-  const OrtrainPlanValue *first = (const OrtrainPlanValue *) values + *(const guint32 *) a;
-  const OrtrainPlanValue *second = (const OrtrainPlanValue *) values + *(const guint32 *) b;
-  return first->bytes != second->bytes ? (first->bytes < second->bytes ? 1 : -1)
-                                       : (*(const guint32 *) a < *(const guint32 *) b ? -1 : 1);
-}
 
 /* Where the peak is, and what is largest there. */
 static void
@@ -26,20 +16,18 @@ append_peak (GString *text, OrtrainMemoryPlan *plan)
     return;
   const guint peak = ortrain_memory_plan_find_peak (plan, NULL);
   const char *separator = "; largest there: ";
-  g_autoptr (GArray) live = g_array_new (FALSE, FALSE, sizeof (guint32));
+  g_autoptr (GArray) largest = ortrain_memory_plan_find_largest (plan, peak);
   g_autofree char *node = ortrain_node_describe (plan->steps[peak].node);
   g_string_append_printf (text, ". Its peak is at step %u of %u, %s, %s", peak, plan->n_steps, node,
                           ortrain_phase_get_name (plan->steps[peak].phase));
-  for (guint32 v = 0; v < plan->n_values; v++)
-    if (ortrain_plan_value_is_block (plan->values, v) && plan->values[v].first <= (gint32) peak &&
-        plan->values[v].last >= (gint32) peak)
-      g_array_append_val (live, v);
-  g_array_sort_with_data (live, compare_bytes, plan->values);
-  for (guint i = 0; i < MIN (live->len, MAX_NAMED); i++)
+  for (guint i = 0; i < MIN (largest->len, MAX_NAMED); i++)
     {
-      const OrtrainPlanValue *value = &plan->values[g_array_index (live, guint32, i)];
-      g_autofree char *bytes = ortrain_format_bytes (value->bytes);
-      g_string_append_printf (text, "%s'%s' %s", separator, ortrain_text_show (value->name), bytes);
+      const OrtrainPlanRow *row = &g_array_index (largest, OrtrainPlanRow, i);
+      g_autofree char *name = ortrain_plan_row_get_name (plan, row);
+      g_autofree char *bytes = ortrain_format_bytes (row->bytes);
+      g_string_append_printf (text, "%s'%s' %s", separator, name, bytes);
+      if (row->n > 1)
+        g_string_append_printf (text, " (%u of them)", row->n);
       separator = ", ";
     }
 }

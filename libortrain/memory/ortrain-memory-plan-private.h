@@ -78,6 +78,19 @@ typedef struct
 GArray *ortrain_memory_plan_find_kept_gradients (const OrtrainMemoryPlan *self, gsize least);
 /* What is worth a word to people. */
 #define ORTRAIN_NOTABLE_BYTES(plan) ((plan)->arena_bytes / 100)
+/* Blocks that are the same value of several layers, or one block. */
+typedef struct
+{
+  guint32 value;     /* the first */
+  guint n;           /* how many */
+  gsize bytes;       /* of all */
+  guint64 different; /* numbers in their names that differ, from the first on */
+} OrtrainPlanRow;
+
+/* Of OrtrainPlanRow, what is live at a step, the largest first. */
+GArray *ortrain_memory_plan_find_largest (const OrtrainMemoryPlan *self, guint step);
+/* For people: numbers that differ are '*'. */
+char *ortrain_plan_row_get_name (const OrtrainMemoryPlan *self, const OrtrainPlanRow *row);
 /* Fills `live` and `high_water` from the tables. */
 void ortrain_memory_plan_measure (OrtrainMemoryPlan *self);
 gsize ortrain_plan_align (gsize bytes, gsize alignment);

@@ -3,16 +3,6 @@
 
 #include "core/ortrain-text-private.h"
 
-static int
-compare_bytes (gconstpointer a, gconstpointer b, gpointer data)
-{
-  const OrtrainPlanValue *values = data;
-  const OrtrainPlanValue *x = &values[*(const guint32 *) a], *y = &values[*(const guint32 *) b];
-  if (x->bytes != y->bytes)
-    return x->bytes > y->bytes ? -1 : 1;
-  return *(const guint32 *) a < *(const guint32 *) b ? -1 : 1;
-}
-
 static void
 append_bytes (GString *text, gsize bytes)
 {
@@ -46,6 +36,7 @@ append_host (GString *text, const OrtrainMemoryPlan *self)
 }
 
 #define MAX_GRADIENTS 3 /* that are named */
+#define MAX_LARGEST 5   /* rows of what is largest at the peak */
 
 /* Why gradients take memory; nothing where none does for long. */
 static void
@@ -103,9 +94,9 @@ ortrain_memory_plan_to_string (OrtrainMemoryPlan *self)
     g_string_append (text, " (no arrangement needs less)");
   else
     {
-      g_string_append (text, " (no arrangement needs less than ");
-      append_bytes (text, self->lower_bound_bytes);
-      g_string_append_c (text, ')');
+      g_string_append (text, " (within ");
+      append_bytes (text, self->arena_bytes - self->lower_bound_bytes);
+      g_string_append (text, " of the least that any arrangement needs)");
     }
   g_string_append (text, "\n  persistent  ");
   append_bytes (text, ortrain_memory_plan_get_persistent_bytes (self));
@@ -153,24 +144,22 @@ ortrain_memory_plan_to_string (OrtrainMemoryPlan *self)
   append_bytes (text, most);
   g_string_append (text, " live");
 
-  g_autoptr (GArray) buffers = g_array_new (FALSE, FALSE, sizeof (guint32));
-  for (guint32 i = 0; i < self->n_values; i++)
-    if (ortrain_plan_value_is_block (self->values, i) && self->values[i].first <= (gint32) peak &&
-        self->values[i].last >= (gint32) peak)
-      g_array_append_val (buffers, i);
-  g_array_sort_with_data (buffers, compare_bytes, self->values);
-  for (guint i = 0; i < MIN (buffers->len, 5); i++)
+  g_autoptr (GArray) largest = ortrain_memory_plan_find_largest (self, peak);
+  for (guint i = 0; i < MIN (largest->len, MAX_LARGEST); i++)
     {
-      const OrtrainPlanValue *value = &self->values[g_array_index (buffers, guint32, i)];
+      const OrtrainPlanRow *row = &g_array_index (largest, OrtrainPlanRow, i);
+      const OrtrainPlanValue *value = &self->values[row->value];
+      g_autofree char *name = ortrain_plan_row_get_name (self, row);
       g_string_append (text, "\n    ");
-      append_bytes (text, value->bytes);
-      g_autofree char *name = ortrain_text_quote (value->name);
+      append_bytes (text, row->bytes);
       g_string_append_printf (text, "  %s %s", ortrain_category_get_nick (value->category), name);
       if (value->value != NULL)
         {
           g_autofree char *shape = ortrain_dims_to_string (value->value->dims, value->value->rank);
           g_string_append_printf (text, " %s", shape);
         }
+      if (row->n > 1)
+        g_string_append_printf (text, ", %u of them", row->n);
     }
   return g_string_free (text, FALSE);
 }

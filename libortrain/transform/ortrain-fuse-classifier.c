@@ -310,7 +310,7 @@ choose_rows (const Classifier *self)
   gint64 extra = rows;
   if (self->dweight != NULL)
     extra += self->k * (gint64) ortrain_dtype_get_size (ortrain_node_output (self->dweight, 0)->dtype) / size;
-  if (n_rows <= extra || n_rows < 2 * rows)
+  if (n_rows < extra || n_rows < 2 * rows)
     return 0;
   const gint64 n_pieces = (n_rows + rows - 1) / rows;
   rows = (n_rows + n_pieces - 1) / n_pieces;

@@ -239,6 +239,31 @@ test_csv (void)
   g_unlink (path);
 }
 
+/* The same value of several layers is one row of what is largest; numbers that all of them share stay in its name. */
+static void
+test_largest (void)
+{
+  static const char csv[] = "id,lower,upper,size\n"
+                            "block1/h.0/conv2,0,9,4000\nblock1/h.10/conv2,1,9,4000\nblock1/h.2/conv2,2,9,4000\n"
+                            "block1/h.3/conv2,3,9,500\n"                 /* of another size */
+                            "block1/h.4/conv2,9,10,4000\n"               /* of another time */
+                            "scores,4,9,8000\n7,4,9,6000\n8,4,9,6000\n"; /* numbers are no names */
+  g_autoptr (GError) error = NULL;
+  g_autofree char *name = g_strdup_printf ("ortrain-largest-%d.csv", (int) getpid ());
+  g_autofree char *path = g_build_filename (g_get_tmp_dir (), name, NULL);
+  g_assert_true (g_file_set_contents (path, csv, -1, &error));
+  g_autoptr (OrtrainMemoryPlan) plan = ortrain_memory_plan_new_from_csv (path, &error);
+  g_unlink (path);
+  g_assert_no_error (error);
+  g_autofree char *text = ortrain_memory_plan_to_string (plan);
+  const char *rows = strstr (text, " live\n");
+  g_assert_nonnull (rows);
+  g_assert_cmpstr (
+      rows, ==,
+      " live\n    11.7 KiB  temporary block1/h.*/conv2, 3 of them\n    8000 bytes  temporary scores\n"
+      "    6000 bytes  temporary 7\n    6000 bytes  temporary 8\n    500 bytes  temporary block1/h.3/conv2");
+}
+
 static void
 test_nothing (void)
 {
@@ -288,6 +313,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/packer/training-step", test_training_step);
   g_test_add_func ("/packer/two-peaks", test_two_peaks);
   g_test_add_func ("/packer/csv", test_csv);
+  g_test_add_func ("/packer/largest", test_largest);
   g_test_add_func ("/packer/nothing", test_nothing);
   g_test_add_func ("/memory-report/line", test_report);
   return g_test_run ();
