@@ -1,8 +1,8 @@
 #!/usr/bin/env -S gjs -m
 // Draw the memory plan of a training step with cairo, from the public objects of the plan alone. Nothing is trained.
-//   draw_plan.js [--provider NAME] [--level N] MODEL.onnx DATA.npz PICTURE.svg
+//   draw_plan.js [--batch N] [--level N] [--milliseconds] [--provider NAME] MODEL.onnx DATA.npz PICTURE.svg
 // DATA.npz holds one array per input of the model, and "labels". A picture that is no .svg is a PNG. With --level 1, layers are
-// computed again in the backward pass; what is, is lighter.
+// computed again in the backward pass; what is, is lighter. With --milliseconds, a step is as wide as its estimated time.
 import Cairo from 'cairo';
 import Ortrain from 'gi://Ortrain?version=1.0';
 import System from 'system';
@@ -18,7 +18,12 @@ function takeOption(words, name, value) {
     return at >= 0 ? words.splice(at, 2)[1] : value;
 }
 
-function planStep(modelPath, dataPath, level, provider) {
+function takeFlag(words, name) {
+    const at = words.indexOf(name);
+    return at >= 0 && words.splice(at, 1).length > 0;
+}
+
+function planStep(modelPath, dataPath, batch, level, provider) {
     const options = new Ortrain.TrainingOptions({
         optimizer: new Ortrain.AdamW({learning_rate: 1e-3}), memory_opt_level: level,
         immediate_updates: Ortrain.ImmediateUpdates.ON,
@@ -27,13 +32,17 @@ function planStep(modelPath, dataPath, level, provider) {
         options.provider = provider;
     options.add_loss(Ortrain.CrossEntropyLoss.new('logits', 'labels'));
     const session = Ortrain.TrainingSession.new(Ortrain.Model.new_from_file(modelPath), options);
-    return session.plan(Ortrain.DataLoader.new(Ortrain.TensorDataset.new_from_npz(dataPath), 8).next());
+    return session.plan(Ortrain.DataLoader.new(Ortrain.TensorDataset.new_from_npz(dataPath), batch).next());
 }
 
-function draw(cr, plan) {
+function draw(cr, plan, inMilliseconds) {
     const steps = [...plan.steps], arena = Math.max(plan.arena_bytes, 1);
     const width = WIDTH - LEFT - RIGHT, height = HEIGHT - TOP - BOTTOM;
-    const x = step => LEFT + step / steps.length * width, y = bytes => TOP + height * (1 - bytes / arena);
+    const edges = [0];  // where each step begins; the last one is the end
+    for (const step of steps)
+        edges.push(edges.at(-1) + (inMilliseconds ? step.milliseconds : 1));
+    const end = edges.at(-1), place = time => LEFT + time / end * width;
+    const x = step => place(edges[step]), y = bytes => TOP + height * (1 - bytes / arena);
     const color = (rgb, alpha = 1) => cr.setSourceRGBA((rgb >> 16) / 255, (rgb >> 8 & 255) / 255, (rgb & 255) / 255, alpha);
     const write = (text, px, py, align = 0) => {    // align: how much of the text is left of px
         cr.moveTo(px - align * cr.textExtents(text).width, py);
@@ -51,23 +60,23 @@ function draw(cr, plan) {
         color(0x5e5c64);
         write(Ortrain.format_bytes(bytes), LEFT - 8, y(bytes) + 4, 1);
     }
-    const every = Math.max(1, 10 ** Math.floor(Math.log10(steps.length / 4)));
-    for (let step = 0; step <= steps.length; step += every * Math.ceil(steps.length / every / 10))
-        write(String(step), x(step), TOP + height + 18, 0.5);
-    write('step', LEFT + width / 2, TOP + height + 38, 0.5);
+    const decade = 10 ** Math.floor(Math.log10(end / 4)), every = decade * Math.ceil(end / decade / 10);
+    for (let n = 0; n * every <= end; n++)
+        write(String(Number((n * every).toPrecision(3))), place(n * every), TOP + height + 18, 0.5);
+    write(inMilliseconds ? 'milliseconds, estimated' : 'step', LEFT + width / 2, TOP + height + 38, 0.5);
 
     const atPeak = new Map();
     for (const block of plan.blocks) {
         if (block.region !== 'arena')
             continue;
-        const first = Math.max(block.first, 0), end = Math.min(block.last + 1, steps.length);
-        cr.rectangle(x(first), y(block.offset + block.bytes), x(end) - x(first), block.bytes / arena * height);
+        const first = Math.max(block.first, 0), last = Math.min(block.last + 1, steps.length);
+        cr.rectangle(x(first), y(block.offset + block.bytes), x(last) - x(first), block.bytes / arena * height);
         color(COLORS[block.category], block.recomputed ? 0.5 : 1);
         cr.fillPreserve();
         cr.setLineWidth(0.5);
         color(0xffffff);
         cr.stroke();
-        const isLive = first <= plan.peak_step && end > plan.peak_step;
+        const isLive = first <= plan.peak_step && last > plan.peak_step;
         atPeak.set(block.category, (atPeak.get(block.category) ?? 0) + (isLive ? block.bytes : 0));
     }
     color(0x1e1e1e);
@@ -87,7 +96,7 @@ function draw(cr, plan) {
             write(step.phase, x(s) + 5, TOP - 6);
     });
     color(0xa51d2d);
-    cr.rectangle(x(plan.peak_step + 0.5), TOP, 1, height);
+    cr.rectangle((x(plan.peak_step) + x(plan.peak_step + 1)) / 2, TOP, 1, height);
     cr.fill();
 
     color(0x1e1e1e);
@@ -109,10 +118,11 @@ function draw(cr, plan) {
 
 const words = System.programArgs.slice();
 const provider = takeOption(words, '--provider', null), level = Number(takeOption(words, '--level', 0));
+const batch = Number(takeOption(words, '--batch', 8)), inMilliseconds = takeFlag(words, '--milliseconds');
 const [modelPath, dataPath, picture] = words;
 let plan;
 try {
-    plan = planStep(modelPath, dataPath, level, provider);
+    plan = planStep(modelPath, dataPath, batch, level, provider);
 } catch (error) {   // the device cannot be used, for one
     printerr(error.message);
     System.exit(1);
@@ -120,7 +130,7 @@ try {
 const isSvg = picture.endsWith('.svg');
 const surface = isSvg ? new Cairo.SVGSurface(picture, WIDTH, HEIGHT) : new Cairo.ImageSurface(Cairo.Format.ARGB32, WIDTH, HEIGHT);
 const cr = new Cairo.Context(surface);
-draw(cr, plan);
+draw(cr, plan, inMilliseconds);
 cr.$dispose();
 if (!isSvg) // that is written while it is drawn
     surface.writeToPNG(picture);
