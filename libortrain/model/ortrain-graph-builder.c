@@ -439,8 +439,8 @@ finish_node (OrtrainGraphBuilder *self, OrtrainNode *node, GVariant *attributes)
     }
   if (op != NULL)
     {
-      if (*node->domain == '\0' && op->since > self->graph->opset)
-        self->graph->opset = op->since;
+      if (*node->domain == '\0')
+        self->graph->opset = MAX (self->graph->opset, MAX (op->since, op->form_since));
       ortrain_ops_infer_node (node, &self->error);
     }
   return self->error == NULL ? ortrain_node_output (node, 0) : NULL;

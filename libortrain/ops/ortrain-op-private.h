@@ -204,6 +204,8 @@ struct _OrtrainOpDef
   const char *training_form;  /* the row (ORTRAIN_DOMAIN) that stands for this one in a training step */
   const char *inference_form; /* the row (domain "") that this one is the training form of */
   guint training_input;       /* the input that says whether the layer trains; 0: none does */
+
+  gint form_since; /* first operator set in which it has the form that the row describes; 0: `since` */
 };
 
 /* The contents of a Constant node, in whatever form they are; NULL of other nodes, or where they cannot be read. */

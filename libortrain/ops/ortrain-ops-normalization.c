@@ -534,7 +534,7 @@ static const OrtrainOpDef ops[] = {
   { GRAD_FIELDS ("RMSNormGrad", 3, 3, 2, ".0", infer_layer_norm_grad, NULL, ortrain_body_rms_norm_grad), .plus_input = "AddRMSNormGrad" },
   GRAD ("AddRMSNormGrad", 6, 6, 2, ".0", infer_add_layer_norm_grad, NULL, ortrain_body_rms_norm_grad),
   ADD_NORM ("AddRMSNormalization", ortrain_body_add_rms_norm),
-  { .name = "GroupNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 18, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
+  { .name = "GroupNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 18, .form_since = 21, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_group_norm, .gradient = gradient_group_norm,
     .upgrade = upgrade_group_norm, 
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_SECOND) },
