@@ -538,7 +538,7 @@ static const OrtrainOpDef ops[] = {
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_group_norm, .gradient = gradient_group_norm,
     .upgrade = upgrade_group_norm, 
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_SECOND) },
-  { .name = "InstanceNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 7, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
+  { .name = "InstanceNormalization", .domain = "", .kind = ORTRAIN_OP_KIND_INSTANCE_NORM, .mixed = ORTRAIN_MIXED_INSIDE, .since = 7, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_group_norm, .gradient = gradient_group_norm, 
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_SECOND) },
   GRAD ("GroupNormGrad", 3, 3, 3, ".0", infer_group_norm_grad, ortrain_zero_sums_group_norm_grad, ortrain_body_group_norm_grad),

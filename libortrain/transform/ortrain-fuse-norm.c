@@ -3,7 +3,8 @@
 #include "transform/ortrain-optimizer-private.h"
 
 /* Layer normalisation written out in primitives, as exporters before operator set 17 did, becomes LayerNormalization;
- * the root mean square form becomes RMSNormalization. */
+ * the root mean square form becomes RMSNormalization. Group normalization written as InstanceNormalization of a view, with
+ * a scale and a bias behind it, becomes GroupNormalization, which needs no view: what reads it can be computed with it. */
 
 static gboolean
 get_scalar (OrtrainValue *value, double *scalar)
@@ -166,13 +167,100 @@ fuse (OrtrainGraph *graph, OrtrainNode *node, GError **error)
   return TRUE;
 }
 
+/* A constant, all of whose elements are this number. */
+static gboolean
+is_filled_with (const OrtrainValue *value, double number)
+{
+  if (value == NULL || value->tensor == NULL || value->role == ORTRAIN_ROLE_PARAMETER)
+    return FALSE;
+  for (gint64 i = 0; i < ortrain_tensor_get_n_elements (value->tensor); i++)
+    if (ortrain_tensor_get_scalar (value->tensor, i) != number)
+      return FALSE;
+  return TRUE;
+}
+
+/* The other operand of the one node of that kind that reads `value`, if it is one element for each channel of x. */
+static OrtrainValue *
+match_of_channels (OrtrainValue *value, OrtrainOpKind kind, const OrtrainValue *x, OrtrainNode **node)
+{
+  if (value->is_output || value->uses.n != 1)
+    return NULL;
+  *node = value->uses.items[0].node;
+  if (ortrain_node_get_kind (*node) != kind)
+    return NULL;
+  OrtrainValue *other = ortrain_node_input (*node, ortrain_node_input (*node, 0) == value ? 1 : 0);
+  const gint first = other->rank - (x->rank - 1); /* the axis of the channels */
+  if (other == value || (first != 0 && first != 1) || other->dtype != x->dtype)
+    return NULL;
+  for (gint d = 0; d < other->rank; d++)
+    if (!ortrain_dim_equal (other->dims[d], d == first ? x->dims[1] : ortrain_dim_int (1)))
+      return NULL;
+  return other;
+}
+
+/* The one reader of the value, if it is a view. */
+static OrtrainNode *
+find_view (const OrtrainValue *value)
+{
+  OrtrainNode *reader = !value->is_output && value->uses.n == 1 ? value->uses.items[0].node : NULL;
+  return reader != NULL && ortrain_node_get_kind (reader) == ORTRAIN_OP_KIND_RESHAPE ? reader : NULL;
+}
+
+/* Axis 1 of the value is that of groups of x's channels. */
+static gboolean
+has_groups_of (const OrtrainValue *value, const OrtrainValue *x)
+{
+  return x->rank >= 3 && (x == value || value->rank == 3) && ortrain_dim_is_int (value->dims[1]) &&
+         ortrain_dim_is_int (x->dims[1]) && value->dims[1].value > 0 && x->dims[1].value % value->dims[1].value == 0 &&
+         ortrain_dim_equal (value->dims[0], x->dims[0]);
+}
+
+/* InstanceNormalization (x, ones, zeros) · scale + bias; of a view of x [batch, groups, elements], and viewed as x then. */
+static gboolean
+fuse_groups (OrtrainGraph *graph, OrtrainNode *node, GError **error)
+{
+  OrtrainValue *rows = ortrain_node_input (node, 0), *x = rows, *y = ortrain_node_output (node, 0);
+  OrtrainNode *mul, *add, *back = find_view (y);
+  if (back != NULL)
+    {
+      OrtrainNode *view = ortrain_value_get_producer_of_kind (rows, ORTRAIN_OP_KIND_RESHAPE);
+      y = ortrain_node_output (back, 0);
+      x = view != NULL ? ortrain_node_input (view, 0) : NULL;
+      if (x == NULL || !ortrain_value_same_shape (y, x))
+        return TRUE;
+    }
+  if (!has_groups_of (rows, x) || !is_filled_with (ortrain_node_input (node, 1), 1) ||
+      !is_filled_with (ortrain_node_input (node, 2), 0))
+    return TRUE;
+  OrtrainValue *scale = match_of_channels (y, ORTRAIN_OP_KIND_MULTIPLY, x, &mul);
+  OrtrainValue *bias =
+      scale != NULL ? match_of_channels (ortrain_node_output (mul, 0), ORTRAIN_OP_KIND_ADD, x, &add) : NULL;
+  if (bias == NULL || add->graph != graph)
+    return TRUE;
+  OrtrainValue *operands[] = { x, scale, bias };
+  const gint64 groups = rows->dims[1].value;
+  const gboolean each = groups == x->dims[1].value;
+  OrtrainNode *fused = ortrain_graph_insert_node (graph, add, "", each ? "InstanceNormalization" : "GroupNormalization",
+                                                  node->name, operands, 3, 1);
+  ortrain_attributes_set_float (fused->attributes, "epsilon",
+                                ortrain_attributes_get_float (node->attributes, "epsilon", 1e-5));
+  if (!each)
+    ortrain_attributes_set_int (fused->attributes, "num_groups", groups);
+  if (!ortrain_ops_infer_node (fused, error))
+    return FALSE;
+  ortrain_value_replace_uses (ortrain_node_output (add, 0), ortrain_node_output (fused, 0));
+  return TRUE;
+}
+
 gboolean
 ortrain_fuse_norm (OrtrainGraph *graph, GError **error)
 {
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
   g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
   for (guint i = 0; i < nodes->len; i++)
-    if (!fuse (graph, nodes->pdata[i], error))
+    if (ortrain_node_get_kind (nodes->pdata[i]) == ORTRAIN_OP_KIND_INSTANCE_NORM
+            ? !fuse_groups (graph, nodes->pdata[i], error)
+            : !fuse (graph, nodes->pdata[i], error))
       return FALSE;
   g_clear_pointer (&edit, ortrain_graph_end_edit);
   return ortrain_graph_sort (graph, error);
