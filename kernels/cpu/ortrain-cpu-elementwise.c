@@ -192,7 +192,7 @@ static const OrtrainTileOp ops[] = {
 ORTRAIN_TILE_TABLE (elementwise, ops);
 
 static const OrtrainKernel kernels[] = {
-  ORTRAIN_POINTWISE_KERNEL ("BatchNormApply", "org.ortrain", ORTRAIN_DTYPES_FLOAT),
+  ORTRAIN_POINTWISE_KERNEL ("NormApply", "org.ortrain", ORTRAIN_DTYPES_FLOAT),
   ORTRAIN_POINTWISE_KERNEL ("Add", "", ORTRAIN_DTYPES_NUMERIC),
   ORTRAIN_POINTWISE_KERNEL ("Sub", "", ORTRAIN_DTYPES_NUMERIC),
   ORTRAIN_POINTWISE_KERNEL ("Mul", "", ORTRAIN_DTYPES_NUMERIC),

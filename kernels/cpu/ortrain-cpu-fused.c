@@ -265,7 +265,7 @@ APPLY_ROW (double)
 
 /* (x - mean)·factor + bias; in one loop where the others are one number for each channel, and channels are rows */
 static guint
-lower_batch_norm (OrtrainTileBuilder *builder, const guint *in, OrtrainDType out_dtype, GError **error)
+lower_norm_apply (OrtrainTileBuilder *builder, const guint *in, OrtrainDType out_dtype, GError **error)
 {
   static const char *const steps[] = { "Sub", "Mul", "Add" };
   const OrtrainDType compute = get_compute_dtype (ortrain_tile_builder_get_dtype (builder, in[0]));
@@ -310,8 +310,8 @@ lower (OrtrainTileBuilder *builder, const char *domain, const char *op_type, con
     return lower_mean (builder, in, n_in, out_dtype, error);
   if (onnx && g_str_equal (op_type, "Identity"))
     return lower_cast (builder, in[0], out_dtype, error);
-  if (!onnx && g_str_equal (op_type, "BatchNormApply") && n_in == 4)
-    return lower_batch_norm (builder, in, out_dtype, error);
+  if (!onnx && g_str_equal (op_type, "NormApply") && n_in == 4)
+    return lower_norm_apply (builder, in, out_dtype, error);
   return lower_table (builder, domain, op_type, attributes, in, n_in, out_dtype, error);
 }
 

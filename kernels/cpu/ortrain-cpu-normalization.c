@@ -3,8 +3,8 @@
 #include "ortrain-cpu-lanes.h"
 #include "ortrain-cpu-rows.h"
 
-/* Normalisation with statistics of the sample itself: over the last axes (layer, root mean square), over groups of
- * channels (group, instance), over neighbouring channels (LRN). Rows are short enough to stay in the cache between the
+/* Normalisation with statistics of the sample itself: over the last axes (layer, root mean square), over neighbouring
+ * channels (LRN). Rows are short enough to stay in the cache between the
  * passes over them; gradients of parameters are summed per chunk of rows, and the chunks joined in order. Every operand
  * has a type of its own (see ortrain-cpu-rows.h). */
 
@@ -20,8 +20,7 @@ typedef struct
   gint64 rows, n; /* what is normalised: rows of n */
   gint64 step;    /* elements of a row that are read at once */
   gint64 chunks, rows_per_chunk;
-  gint64 groups, per_group, inner;
-  gint64 channels, size; /* LRN */
+  gint64 channels, inner, size; /* LRN */
   double alpha, beta, bias;
   gsize table_offset;
 } NormPlan;
@@ -178,81 +177,6 @@ layer_grad_run (const OrtrainKernelCall *call)
     ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->n, 512, CALL (plan, layer_grad_finish), &run);
 }
 
-static gboolean
-build_group (OrtrainKernelSetup *setup, NormPlan *plan, const OrtrainOperand *x, const OrtrainOperand *scale,
-             GError **error)
-{
-  gint64 channels = x->rank > 1 ? x->dims[1] : 0;
-  plan->groups = ortrain_attributes_get_int (setup->attributes, "num_groups", channels);
-  if (x->rank < 2 || scale->n_elements != channels || !ortrain_rows_fit (scale, x) || plan->groups < 1 ||
-      channels % plan->groups != 0)
-    {
-      g_clear_pointer (&setup->constants, g_free);
-      return refuse (setup, x, scale, error);
-    }
-  plan->per_group = channels / plan->groups;
-  plan->inner = 1;
-  for (guint d = 2; d < x->rank; d++)
-    plan->inner *= x->dims[d];
-  plan->rows = x->dims[0] * plan->groups;
-  plan->n = plan->per_group * plan->inner;
-  plan->step = ortrain_rows_get_step (&plan->types, plan->n);
-  return TRUE;
-}
-
-/* GroupNormalization, InstanceNormalization (x, scale, bias) */
-static gboolean
-group_prepare (OrtrainKernelSetup *setup, GError **error)
-{
-  if (!bias_fits (setup))
-    return refuse (setup, &setup->inputs[0], &setup->inputs[2], error);
-  NormPlan *plan = new_plan (setup, &setup->inputs[0]);
-  setup->inplace[0] = 1;
-  return build_group (setup, plan, &setup->inputs[0], &setup->inputs[1], error);
-}
-
-static void
-group_run (const OrtrainKernelCall *call)
-{
-  const NormPlan *plan = call->constants;
-  NormRun run = {
-    .plan = plan, .x = INPUT (call, plan, 0), .scale = INPUT (call, plan, 1), .bias = INPUT (call, plan, 2)
-  };
-  run.y = OUTPUT (call, plan, 0);
-  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->rows, row_grain (plan), CALL (plan, group_rows), &run);
-}
-
-/* GroupNormGrad (dy, x, scale) {num_groups, epsilon} → (dx, dscale, dbias) */
-static gboolean
-group_grad_prepare (OrtrainKernelSetup *setup, GError **error)
-{
-  NormPlan *plan = new_plan (setup, &setup->inputs[1]);
-  if (!build_group (setup, plan, &setup->inputs[1], &setup->inputs[2], error))
-    return FALSE;
-  setup->workspace_bytes = (gsize) plan->rows * (gsize) plan->per_group * 2 * sizeof (double);
-  setup->inplace[0] = 1;
-  setup->can_accumulate = PARAMETERS;
-  return TRUE;
-}
-
-static void
-group_grad_run (const OrtrainKernelCall *call)
-{
-  const NormPlan *plan = call->constants;
-  NormRun run = {
-    .plan = plan, .dy = INPUT (call, plan, 0), .x = INPUT (call, plan, 1), .scale = INPUT (call, plan, 2)
-  };
-  run.accumulate = ortrain_kernel_get_accumulate (call);
-  run.y = OUTPUT (call, plan, 0);
-  run.dscale = OUTPUT (call, plan, 1);
-  run.dbias = OUTPUT (call, plan, 2);
-  run.parts = call->workspace;
-  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->rows, row_grain (plan), CALL (plan, group_grad_rows), &run);
-  if (run.dscale.data || run.dbias.data)
-    ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->groups * plan->per_group, 64,
-                          CALL (plan, group_grad_finish), &run);
-}
-
 /* LRN (x), LRNGrad (dy, x) */
 static gboolean
 lrn_prepare (OrtrainKernelSetup *setup, GError **error)
@@ -307,9 +231,6 @@ static const OrtrainKernel kernels[] = {
   ROWS ("LayerNormGrad", "org.ortrain", layer_grad),
   ROWS ("RMSNormalization", "", layer),
   ROWS ("RMSNormGrad", "org.ortrain", layer_grad),
-  ROWS ("GroupNormalization", "", group),
-  ROWS ("InstanceNormalization", "", group),
-  ROWS ("GroupNormGrad", "org.ortrain", group_grad),
   ROWS ("LRN", "", lrn),
   ROWS ("LRNGrad", "org.ortrain", lrn),
 };

@@ -565,7 +565,7 @@ prepare_inference (OrtrainKernelSetup *setup, GError **error)
 }
 
 /* BatchNormTrain (x, scale, bias, mean, var) → (y, new mean, new var, saved mean, saved 1/deviation, factor); without the
- * new ones, mean and var are not needed. y = (x - saved mean)·factor + bias, which BatchNormApply computes, too. */
+ * new ones, mean and var are not needed. y = (x - saved mean)·factor + bias, which NormApply computes, too. */
 static gboolean
 prepare_train (OrtrainKernelSetup *setup, GError **error)
 {

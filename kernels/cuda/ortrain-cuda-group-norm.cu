@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-rows.h"
 
-/* The gradient of normalization over groups of channels, and normalization over neighbouring channels (LRN). */
+/* Statistics and gradient of normalization over groups of channels, and normalization over neighbouring channels (LRN). */
 
 typedef struct
 {
@@ -33,7 +33,7 @@ align (gsize n_bytes)
   return (n_bytes + 63) & ~(gsize) 63;
 }
 
-/* ---- gradients over groups of channels ---- */
+/* ---- over groups of channels ---- */
 
 /* x: [rows, n] → statistics: [rows] */
 template <typename T, int V>
@@ -46,6 +46,38 @@ static __global__ void __launch_bounds__ (512, 2)
       const OrtrainStatistics s = ortrain_row_statistics<V> (x, row * n, n, epsilon, true, scratch);
       if (threadIdx.x == 0)
         statistics[row] = s;
+    }
+}
+
+/* statistics: [batch · groups], scale: [channels] → mean, inverse, factor: [n = batch · channels], may be absent */
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK, 4)
+    group_spread_kernel (const OrtrainStatistics *statistics, OrtrainView<OrtrainAny> scale,
+                         OrtrainView<OrtrainAny> mean, OrtrainView<OrtrainAny> inverse, OrtrainView<OrtrainAny> factor,
+                         gint64 n, int channels, int per_group)
+{
+  for (gint64 c = ortrain_cuda_first (); c < n; c += ortrain_cuda_stride ())
+    {
+      const OrtrainStatistics s = statistics[c / per_group];
+      if (mean.is_there ())
+        mean.put (c, s.mean);
+      if (inverse.is_there ())
+        inverse.put (c, s.inverse);
+      if (factor.is_there ())
+        factor.put (c, s.inverse * scale.get (c % channels));
+    }
+}
+
+/* mean, inverse: [rows · per_group] → statistics: [rows] */
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK, 4)
+    group_gather_kernel (OrtrainView<OrtrainAny> mean, OrtrainView<OrtrainAny> inverse, OrtrainStatistics *statistics,
+                         gint64 rows, int per_group)
+{
+  for (gint64 r = ortrain_cuda_first (); r < rows; r += ortrain_cuda_stride ())
+    {
+      statistics[r].mean = mean.get (r * per_group);
+      statistics[r].inverse = inverse.get (r * per_group);
     }
 }
 
@@ -147,16 +179,44 @@ launch_group_statistics (const OrtrainKernelCall *call, const Constants *c, Ortr
 
 template <typename T>
 static void
+launch_statistics (const OrtrainKernelCall *call, const Constants *c, guint input, OrtrainStatistics *statistics)
+{
+  const OrtrainView<T> x = ortrain_cuda_view_input<T> (call, &c->types, input);
+  if (ortrain_cuda_is_aligned (x.data))
+    launch_group_statistics<T, OrtrainView<T>::WIDTH> (call, c, x, statistics);
+  else
+    launch_group_statistics<T, 1> (call, c, x, statistics);
+}
+
+static void
+run_group_statistics (const OrtrainKernelCall *call)
+{
+  const Constants *c = (const Constants *) call->constants;
+  OrtrainStatistics *statistics = (OrtrainStatistics *) call->workspace;
+  const gint64 n = c->batch * c->channels;
+  if (n == 0)
+    return;
+  ORTRAIN_CUDA_VIEWS (c->same, c->dtype, T, launch_statistics<T> (call, c, 0, statistics););
+  ortrain_cuda_launch (call, "group-spread", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK), ORTRAIN_CUDA_BLOCK,
+                       group_spread_kernel, (const OrtrainStatistics *) statistics, get_input (call, 1),
+                       get_output (call, 0), get_output (call, 1), get_output (call, 2), n, (int) c->channels,
+                       (int) (c->channels / c->groups));
+}
+
+template <typename T>
+static void
 launch_group_grad (const OrtrainKernelCall *call, const Constants *c, OrtrainStatistics *statistics, ChannelSums *sums)
 {
   const OrtrainView<T> dy = ortrain_cuda_view_input<T> (call, &c->types, 0);
   const OrtrainView<T> x = ortrain_cuda_view_input<T> (call, &c->types, 1);
   const OrtrainView<T> dx = ortrain_cuda_view_output<T> (call, &c->types, 0);
   const gint64 per_group = c->channels / c->groups;
-  if (ortrain_cuda_is_aligned (x.data))
-    launch_group_statistics<T, OrtrainView<T>::WIDTH> (call, c, x, statistics);
+  if (c->types.inputs[4] == ORTRAIN_DTYPE_UNDEFINED)
+    launch_statistics<T> (call, c, 1, statistics);
   else
-    launch_group_statistics<T, 1> (call, c, x, statistics);
+    ortrain_cuda_launch (call, "group-gather", ortrain_cuda_grid (call, c->rows, ORTRAIN_CUDA_BLOCK),
+                         ORTRAIN_CUDA_BLOCK, group_gather_kernel, get_input (call, 3), get_input (call, 4), statistics,
+                         c->rows, (int) per_group);
   ortrain_cuda_launch (call, "group-sums", ortrain_cuda_grid (call, c->batch * c->channels, ORTRAIN_CUDA_BLOCK / 32),
                        ORTRAIN_CUDA_BLOCK, group_sums_kernel<T>, dy, x, (const OrtrainStatistics *) statistics, sums,
                        c->batch * c->channels, (int) per_group, (int) c->inner);
@@ -184,22 +244,24 @@ run_group_grad (const OrtrainKernelCall *call)
                          ortrain_cuda_get_accumulate (call, 2));
 }
 
-/* GroupNormGrad (dy, x, scale) {num_groups, epsilon} → (dx, dscale, dbias) */
-static gboolean
-prepare_group_grad (OrtrainKernelSetup *setup, GError **error)
+/* What an operator needs to know of its inputs x and scale; NULL with an error. */
+static Constants *
+prepare_groups (OrtrainKernelSetup *setup, guint x_index, GError **error)
 {
-  const OrtrainOperand *dy = &setup->inputs[0], *x = &setup->inputs[1], *scale = &setup->inputs[2];
+  const OrtrainOperand *x = &setup->inputs[x_index], *scale = &setup->inputs[x_index + 1];
   const gint64 channels = x->rank > 1 ? x->dims[1] : 0, groups = ORTRAIN_CUDA_INT (setup, "num_groups", channels);
   gint64 inner = 1;
   for (guint d = 2; d < x->rank; d++)
     inner *= x->dims[d];
-  if (x->rank < 2 || groups < 1 || channels % groups != 0 || scale->n_elements != channels ||
-      dy->n_elements != x->n_elements || channels > G_MAXINT32 || channels / groups * inner > ORTRAIN_CUDA_MAX_ROW)
-    return ortrain_cuda_refuse (setup, error,
-                                "a scale of %" G_GINT64_FORMAT " elements does not fit %" G_GINT64_FORMAT
-                                " channels in %" G_GINT64_FORMAT " groups",
-                                scale->n_elements, channels, groups);
-  const OrtrainDType dx = setup->n_outputs > 0 ? setup->outputs[0].dtype : ORTRAIN_DTYPE_UNDEFINED;
+  if (x->rank < 2 || groups < 1 || channels % groups != 0 || scale->n_elements != channels || channels > G_MAXINT32 ||
+      channels / groups * inner > ORTRAIN_CUDA_MAX_ROW)
+    {
+      ortrain_cuda_refuse (setup, error,
+                           "a scale of %" G_GINT64_FORMAT " elements does not fit %" G_GINT64_FORMAT
+                           " channels in %" G_GINT64_FORMAT " groups",
+                           scale->n_elements, channels, groups);
+      return NULL;
+    }
   Constants *c = g_new0 (Constants, 1);
   c->batch = x->dims[0];
   c->channels = channels;
@@ -209,15 +271,56 @@ prepare_group_grad (OrtrainKernelSetup *setup, GError **error)
   c->n = channels / groups * inner;
   c->epsilon = (float) ORTRAIN_CUDA_FLOAT (setup, "epsilon", 1e-5);
   c->dtype = x->dtype;
-  c->same = x->dtype == dy->dtype && (dx == x->dtype || dx == ORTRAIN_DTYPE_UNDEFINED);
+  c->same = true;
   ortrain_cuda_describe_types (&c->types, setup);
   setup->constants = c;
   setup->constants_free = g_free;
-  setup->flops = 8.0 * (double) x->n_elements;
+  setup->workspace_bytes = (gsize) c->rows * sizeof (OrtrainStatistics);
+  return c;
+}
+
+/* Whether an operand is one number for each channel of each sample. */
+static bool
+is_of_channels (const OrtrainOperand *operand, const Constants *c)
+{
+  return operand->dtype != ORTRAIN_DTYPE_UNDEFINED && operand->n_elements == c->batch * c->channels;
+}
+
+/* GroupNormStatistics (x, scale) {num_groups, epsilon} → (mean, 1/deviation, factor): y = (x - mean)·factor + bias, which
+ * NormApply computes. */
+static gboolean
+prepare_group_statistics (OrtrainKernelSetup *setup, GError **error)
+{
+  const Constants *c = prepare_groups (setup, 0, error);
+  if (c == NULL)
+    return FALSE;
+  for (guint k = 0; k < setup->n_outputs; k++)
+    if (setup->outputs[k].dtype != ORTRAIN_DTYPE_UNDEFINED && !is_of_channels (&setup->outputs[k], c))
+      return ortrain_cuda_refuse (setup, error, "output %u is not one number for each channel of each sample", k);
+  setup->flops = 5.0 * (double) setup->inputs[0].n_elements;
+  return TRUE;
+}
+
+/* GroupNormGrad (dy, x, scale[, mean, 1/deviation]) {num_groups, epsilon} → (dx, dscale, dbias) */
+static gboolean
+prepare_group_grad (OrtrainKernelSetup *setup, GError **error)
+{
+  Constants *c = prepare_groups (setup, 1, error);
+  if (c == NULL)
+    return FALSE;
+  const OrtrainOperand *dy = &setup->inputs[0], *x = &setup->inputs[1];
+  const OrtrainDType dx = setup->n_outputs > 0 ? setup->outputs[0].dtype : ORTRAIN_DTYPE_UNDEFINED;
+  if (dy->n_elements != x->n_elements)
+    return ortrain_cuda_refuse (setup, error, "the gradient does not fit the input");
+  for (guint i = 3; i < setup->n_inputs; i++)
+    if (!is_of_channels (&setup->inputs[i], c))
+      return ortrain_cuda_refuse (setup, error, "input %u is not one number for each channel of each sample", i);
+  c->same = x->dtype == dy->dtype && (dx == x->dtype || dx == ORTRAIN_DTYPE_UNDEFINED);
+  setup->flops = (setup->n_inputs > 3 ? 6.0 : 8.0) * (double) x->n_elements;
   setup->inplace[0] = 1;
   setup->can_accumulate = 1 << 1 | 1 << 2;
-  setup->workspace_bytes = align ((gsize) c->rows * sizeof (OrtrainStatistics)) +
-                           (gsize) c->batch * (gsize) c->channels * sizeof (ChannelSums);
+  setup->workspace_bytes =
+      align (setup->workspace_bytes) + (gsize) c->batch * (gsize) c->channels * sizeof (ChannelSums);
   return TRUE;
 }
 
@@ -342,6 +445,7 @@ prepare_lrn (OrtrainKernelSetup *setup, GError **error)
   }
 
 static const OrtrainKernel rows[] = {
+  ROW ("GroupNormStatistics", "org.ortrain", prepare_group_statistics, run_group_statistics),
   ROW ("GroupNormGrad", "org.ortrain", prepare_group_grad, run_group_grad),
   ROW ("LRN", "", prepare_lrn, run_lrn),
   ROW ("LRNGrad", "org.ortrain", prepare_lrn, run_lrn),

@@ -424,7 +424,7 @@ lower_mean (Builder *self, const guint *in, guint n_in, OrtrainDType out_dtype)
 
 /* (x - mean)·factor + bias */
 static guint
-lower_batch_norm (Builder *self, const guint *in, OrtrainDType out_dtype)
+lower_norm_apply (Builder *self, const guint *in, OrtrainDType out_dtype)
 {
   static const OrtrainPointwiseCode steps[] = { ORTRAIN_POINTWISE_SUB, ORTRAIN_POINTWISE_MUL, ORTRAIN_POINTWISE_ADD };
   const OrtrainDType compute = get_compute_dtype (VALUE (self, in[0])->dtype);
@@ -455,8 +455,8 @@ lower (Builder *self, const char *domain, const char *op_type, const OrtrainAttr
     return lower_pow (self, in[0], in[1], out_dtype);
   if (onnx && g_str_equal (op_type, "Mean"))
     return lower_mean (self, in, n_in, out_dtype);
-  if (!onnx && g_str_equal (op_type, "BatchNormApply") && n_in == 4)
-    return lower_batch_norm (self, in, out_dtype);
+  if (!onnx && g_str_equal (op_type, "NormApply") && n_in == 4)
+    return lower_norm_apply (self, in, out_dtype);
   return lower_table (self, domain, op_type, attributes, in, n_in, out_dtype, error);
 }
 

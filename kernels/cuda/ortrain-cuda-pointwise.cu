@@ -435,7 +435,7 @@ static const OrtrainKernel rows[] = {
   ROW ("IsInf", "", REALS),
   ROW ("Where", "", ORTRAIN_DTYPES_BOOL),
   ROW ("Clip", "", ORTRAIN_DTYPES_NUMERIC),
-  ROW ("BatchNormApply", "org.ortrain", REALS),
+  ROW ("NormApply", "org.ortrain", REALS),
   ROW ("Cast", "", ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL),
   ROW ("CastLike", "", ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL),
   ROW ("Neg", "", SIGNED_AND_REALS),

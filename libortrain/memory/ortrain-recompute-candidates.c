@@ -99,7 +99,8 @@ make_cluster (const GPtrArray *nodes)
   for (guint i = 0; i < nodes->len; i++)
     {
       const OrtrainNode *node = nodes->pdata[i];
-      g_string_append (id, node->op->inference_form != NULL ? node->op->inference_form : node->op_type);
+      const char *form = node->op->inference_form != NULL ? node->op->inference_form : node->op_type;
+      g_string_append (id, ortrain_attributes_get_string (node->attributes, "norm", form));
       g_string_append_c (id, '+');
     }
   return g_string_free (id, FALSE);

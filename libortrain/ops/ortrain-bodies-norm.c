@@ -47,7 +47,7 @@ through_normalization (OrtrainBody *self, OrtrainValue *g, OrtrainValue *normali
 
 /* (x, mean, factor, bias) → y */
 gboolean
-ortrain_body_batch_norm_apply (OrtrainBody *self)
+ortrain_body_norm_apply (OrtrainBody *self)
 {
   OrtrainValue *centred = SUB (ortrain_body_input (self, 0), ortrain_body_input (self, 1));
   ortrain_body_set (self, 0, ADD (MUL (centred, ortrain_body_input (self, 2)), ortrain_body_input (self, 3)));
@@ -201,22 +201,73 @@ ortrain_body_add_rms_norm (OrtrainBody *self)
   return normalize_sum (self, "RMSNormalization", 1);
 }
 
-/* (dy, x, scale) → (dx, dscale, dbias): over each sample's groups of channels; without num_groups each channel is
- * one */
+/* x as rows to normalize: [batch, groups, elements]; without num_groups each channel is a group */
+static OrtrainValue *
+rows_of_groups (OrtrainBody *self, OrtrainValue *x, gint64 grouped[3])
+{
+  gint64 dims[ORTRAIN_MAX_RANK];
+  ortrain_body_dims (x, dims);
+  grouped[0] = dims[0];
+  grouped[1] = ortrain_body_int (self, "num_groups", dims[1]);
+  grouped[2] = grouped[1] > 0 ? dims[1] / grouped[1] : 0;
+  for (gint i = 2; i < x->rank; i++)
+    grouped[2] *= dims[i];
+  return ortrain_body_reshape (self, x, grouped, 3);
+}
+
+/* A number for each group [batch, groups, 1] as one for each channel [batch, channels, 1, …]. */
+static OrtrainValue *
+of_channels (OrtrainBody *self, OrtrainValue *value, const OrtrainValue *x)
+{
+  gint64 dims[ORTRAIN_MAX_RANK];
+  ortrain_body_dims (x, dims);
+  const gint64 groups = ortrain_body_int (self, "num_groups", dims[1]);
+  const gint64 repeated[] = { dims[0], groups, groups > 0 ? dims[1] / groups : 0 };
+  for (gint i = 2; i < x->rank; i++)
+    dims[i] = 1;
+  OrtrainValue *all = OP2 ("Expand", value, ortrain_body_ints (self, repeated, 3));
+  return ortrain_body_reshape (self, all, dims, x->rank);
+}
+
+static OrtrainValue *
+of_groups (OrtrainBody *self, OrtrainValue *value, const gint64 grouped[3])
+{
+  const gint64 repeated[] = { grouped[0], grouped[1], -1 };
+  return ortrain_body_slice (self, ortrain_body_reshape (self, value, repeated, 3), 2, 0, 1, 1);
+}
+
+/* (x, scale) → (mean, inverse, inverse · scale) */
+gboolean
+ortrain_body_group_norm_statistics (OrtrainBody *self)
+{
+  gint64 grouped[3];
+  OrtrainValue *x = ortrain_body_input (self, 0), *rows = rows_of_groups (self, x, grouped);
+  OrtrainValue *mean = MEAN (rows, 1u << 2), *centred = SUB (rows, mean);
+  OrtrainValue *inverse = of_channels (self, inverse_root (self, MEAN (MUL (centred, centred), 1u << 2)), x);
+  if (ortrain_body_wants (self, 0))
+    ortrain_body_set (self, 0, of_channels (self, mean, x));
+  if (ortrain_body_wants (self, 1))
+    ortrain_body_set (self, 1, inverse);
+  if (ortrain_body_wants (self, 2))
+    ortrain_body_set (self, 2, MUL (inverse, along_channels (self, ortrain_body_input (self, 1), x->rank)));
+  return TRUE;
+}
+
+/* (dy, x, scale[, mean, inverse]) → (dx, dscale, dbias) */
 gboolean
 ortrain_body_group_norm_grad (OrtrainBody *self)
 {
   OrtrainValue *dy = ortrain_body_input (self, 0), *x = ortrain_body_input (self, 1);
   OrtrainValue *scale = along_channels (self, ortrain_body_input (self, 2), x->rank);
-  gint64 dims[ORTRAIN_MAX_RANK];
+  OrtrainValue *mean = ortrain_body_input (self, 3), *inverse = ortrain_body_input (self, 4);
+  gint64 dims[ORTRAIN_MAX_RANK], grouped[3];
   ortrain_body_dims (x, dims);
-  const gint64 groups = ortrain_body_int (self, "num_groups", dims[1]);
-  gint64 grouped[3] = { dims[0], groups, groups > 0 ? dims[1] / groups : 0 };
-  for (gint i = 2; i < x->rank; i++)
-    grouped[2] *= dims[i];
   const guint32 channels = axes_from (0, x->rank) & ~2u;
-  OrtrainValue *rows = ortrain_body_reshape (self, x, grouped, 3), *mean = MEAN (rows, 1u << 2);
-  OrtrainValue *centred = SUB (rows, mean), *inverse = inverse_root (self, MEAN (MUL (centred, centred), 1u << 2));
+  OrtrainValue *rows = rows_of_groups (self, x, grouped);
+  mean = mean != NULL ? of_groups (self, mean, grouped) : MEAN (rows, 1u << 2);
+  OrtrainValue *centred = SUB (rows, mean);
+  inverse = inverse != NULL ? of_groups (self, inverse, grouped)
+                            : inverse_root (self, MEAN (MUL (centred, centred), 1u << 2));
   OrtrainValue *normalized = MUL (centred, inverse);
   if (ortrain_body_wants (self, 0))
     {

@@ -112,7 +112,7 @@ gboolean ortrain_body_linear_cross_entropy (OrtrainBody *self);
 gboolean ortrain_body_nll_grad (OrtrainBody *self);
 gboolean ortrain_body_dropout_grad (OrtrainBody *self);
 
-gboolean ortrain_body_batch_norm_apply (OrtrainBody *self);
+gboolean ortrain_body_norm_apply (OrtrainBody *self);
 gboolean ortrain_body_batch_norm_train (OrtrainBody *self);
 gboolean ortrain_body_batch_norm_grad (OrtrainBody *self);
 gboolean ortrain_body_batch_norm_frozen_grad (OrtrainBody *self);
@@ -120,6 +120,7 @@ gboolean ortrain_body_add_layer_norm (OrtrainBody *self);
 gboolean ortrain_body_add_rms_norm (OrtrainBody *self);
 gboolean ortrain_body_layer_norm_grad (OrtrainBody *self);
 gboolean ortrain_body_rms_norm_grad (OrtrainBody *self);
+gboolean ortrain_body_group_norm_statistics (OrtrainBody *self);
 gboolean ortrain_body_group_norm_grad (OrtrainBody *self);
 gboolean ortrain_body_lrn_grad (OrtrainBody *self);
 

@@ -85,7 +85,7 @@ static const AttributeRule rules[] = {
   FINITE ("label_smoothing", 0, 1), FLOAT ("lambd"), INT ("largest"), INT_IN ("layout", 0, 1),
   INT ("left_window_size"), INT ("linear_before_reset"), FLOAT ("low"),
   FLOAT ("masked_value"), FLOAT ("max"), FLOAT ("mean"), FLOAT ("min"), STRING ("mode"), FLOAT ("momentum"),
-  STRING ("nearest_mode"), INT ("noop_with_empty_axes"), FLOAT ("norm_coefficient"), FLOAT ("norm_coefficient_post"),
+  STRING ("nearest_mode"), INT ("noop_with_empty_axes"), STRING ("norm"), FLOAT ("norm_coefficient"), FLOAT ("norm_coefficient_post"),
   COUNT ("num_groups"), INT_IN ("num_heads", 0, SIZE_LIMIT), COUNT ("num_outputs"),
   INT ("onesided"), INT_IN ("output_datatype", 0, 64), INT_IN ("output_dtype", 0, 64),
   INT_IN ("output_height", 0, SIZE_LIMIT), LIST ("output_padding", 0, SIZE_LIMIT, ORTRAIN_MAX_RANK),

@@ -39,6 +39,7 @@ typedef enum
   ORTRAIN_OP_UPDATES = 1 << 13,     /* reads gradients in their places, behind all that is added to them; may run as
                                         soon as nothing else reads what its outputs replace */
   ORTRAIN_OP_ONE_PASS = 1 << 14,    /* goes over its memory once or twice: computing output 0 again is cheap */
+  ORTRAIN_OP_SUMMARIZES = 1 << 15,  /* computes a few numbers of input 0, which are not kept beside it */
 } OrtrainOpFlags;
 
 /* What rewrites and the patterns of fusions know an operator as. Only operators that one of them looks for have a
@@ -65,6 +66,7 @@ typedef enum
   ORTRAIN_OP_KIND_MEAN,   /* over axes */
   ORTRAIN_OP_KIND_SUM_TO, /* over what was broadcast */
   ORTRAIN_OP_KIND_INSTANCE_NORM,
+  ORTRAIN_OP_KIND_GROUP_NORM_GRADIENT,
   ORTRAIN_OP_KIND_SOFTMAX,
   ORTRAIN_OP_KIND_DROPOUT,
   ORTRAIN_OP_KIND_WHERE,

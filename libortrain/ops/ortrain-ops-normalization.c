@@ -181,6 +181,20 @@ along_channels (OrtrainNode *node, OrtrainNode *before, OrtrainValue *value, gin
   return ortrain_ops_infer_node (view, error) ? ortrain_node_output (view, 0) : NULL;
 }
 
+/* Output 0 of the node becomes that of a NormApply. operands: [4] */
+static gboolean
+insert_apply (OrtrainNode *node, OrtrainNode *before, OrtrainValue *const *operands, GError **error)
+{
+  OrtrainValue *y = ortrain_node_output (node, 0);
+  const char *name = node->op->inference_form != NULL ? node->op->inference_form : node->op_type;
+  OrtrainNode *apply = insert_beside (node, before, ORTRAIN_DOMAIN, "NormApply", operands, 4, 0);
+  ortrain_attributes_set_string (apply->attributes, "norm", name);
+  node->outputs->pdata[0] = NULL;
+  y->producer = NULL;
+  ortrain_node_set_output (apply, 0, y);
+  return ortrain_ops_infer_node (apply, error);
+}
+
 /* (x, scale, bias, …) → (y, …, mean, 1/deviation, factor): y from what is saved in as many bits as it was computed in. */
 static gboolean
 split_batch_norm (OrtrainNode *node, OrtrainNode *before, GError **error)
@@ -194,11 +208,7 @@ split_batch_norm (OrtrainNode *node, OrtrainNode *before, GError **error)
   for (guint i = 1; i < G_N_ELEMENTS (operands); i++)
     if ((operands[i] = along_channels (node, before, operands[i], x->rank, error)) == NULL)
       return FALSE;
-  OrtrainNode *apply = insert_beside (node, before, ORTRAIN_DOMAIN, "BatchNormApply", operands, 4, 0);
-  node->outputs->pdata[0] = NULL;
-  y->producer = NULL;
-  ortrain_node_set_output (apply, 0, y);
-  return ortrain_ops_infer_node (apply, error);
+  return insert_apply (node, before, operands, error);
 }
 
 /* The number of elements of dimensions begin to end - 1 of input i; -1: not known. */
@@ -404,7 +414,12 @@ infer_group_norm (OrtrainInferContext *ctx, GError **error)
 static gboolean
 infer_group_norm_grad (OrtrainInferContext *ctx, GError **error)
 {
-  return check_groups (ctx, 1, error) && check_channels (ctx, 1, 2, 2, error) && infer_norm_grad (ctx, error);
+  if (!check_groups (ctx, 1, error) || !check_channels (ctx, 1, 2, 2, error))
+    return FALSE;
+  for (guint i = 3; i < ortrain_infer_get_n_inputs (ctx); i++)
+    if (!ortrain_infer_expect_count (ctx, i, count_dims (ctx, 1, 0, 2), error))
+      return FALSE;
+  return infer_norm_grad (ctx, error);
 }
 
 static gboolean
@@ -415,6 +430,89 @@ gradient_group_norm (OrtrainGradContext *ctx, GError **error)
   OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "GroupNormGrad", operands, 3, 3,
                                          ortrain_attributes_copy (ctx->node->attributes));
   set_wanted (ctx, node, (const guint[]){ 0, 1, 2 }, 3);
+  return TRUE;
+}
+
+/* (x, scale) → mean, 1/deviation and its product with the scale, of each channel of each sample: [batch, channels, 1, …] */
+static gboolean
+infer_group_norm_statistics (OrtrainInferContext *ctx, GError **error)
+{
+  const gint rank = ortrain_infer_get_rank (ctx, 0);
+  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
+  OrtrainDim dims[ORTRAIN_MAX_RANK];
+  if (!check_groups (ctx, 0, error) || !check_channels (ctx, 0, 1, 1, error))
+    return FALSE;
+  if (dtype != ORTRAIN_DTYPE_FLOAT64)
+    dtype = ORTRAIN_DTYPE_FLOAT32;
+  for (gint d = 0; d < rank; d++)
+    dims[d] = d < 2 ? ortrain_infer_get_dim (ctx, 0, d) : ortrain_dim_int (1);
+  for (guint k = 0; k < ortrain_infer_get_n_outputs (ctx); k++)
+    if (ortrain_infer_wants_output (ctx, k) && rank >= 0)
+      ortrain_infer_set (ctx, k, dtype, dims, rank);
+    else if (ortrain_infer_wants_output (ctx, k))
+      ortrain_infer_set_unknown (ctx, k, dtype, -1);
+  return TRUE;
+}
+
+/* Whether something element-wise reads it in the forward pass. */
+static gboolean
+is_read_by_element (const OrtrainValue *value)
+{
+  for (guint u = 0; u < value->uses.n; u++)
+    {
+      const OrtrainNode *reader = value->uses.items[u].node;
+      if (reader->phase == ORTRAIN_PHASE_FORWARD && ortrain_node_has_flag (reader, ORTRAIN_OP_POINTWISE))
+        return TRUE;
+    }
+  return FALSE;
+}
+
+/* Elements of a channel below which three numbers for each are more than a few. */
+#define LEAST_CHANNEL 16
+
+/* y of statistics, and the gradient, too, which then need not take them itself. The backward pass takes them again: beside x
+ * nothing is kept. Where products alone read y, it is in memory anyway, and one pass is better than two. */
+static gboolean
+split_group_norm (OrtrainNode *node, OrtrainNode *before, GError **error)
+{
+  OrtrainValue *x = ortrain_node_input (node, 0), *scale = ortrain_node_input (node, 1);
+  OrtrainValue *y = ortrain_node_output (node, 0);
+  gint64 inner = 1;
+  for (gint d = 2; d < x->rank; d++)
+    if (!ortrain_dim_is_int (x->dims[d]) || !ortrain_checked_mul_i64 (inner, x->dims[d].value, &inner))
+      inner = G_MAXINT64 >> 32; /* not known yet */
+  if (y == NULL || x->rank < 3 || inner < LEAST_CHANNEL || !is_read_by_element (y))
+    return TRUE;
+  OrtrainValue *inputs[] = { x, scale };
+  OrtrainNode *statistics = insert_beside (node, before, ORTRAIN_DOMAIN, "GroupNormStatistics", inputs, 2, 3);
+  static const char *const copied[] = { "num_groups", "epsilon" };
+  if (ortrain_attributes_has (node->attributes, copied[0]))
+    ortrain_attributes_set_int (statistics->attributes, copied[0],
+                                ortrain_attributes_get_int (node->attributes, copied[0], 1));
+  const double epsilon = ortrain_attributes_get_float (node->attributes, copied[1], 1e-5);
+  ortrain_attributes_set_float (statistics->attributes, copied[1], epsilon);
+  if (!ortrain_ops_infer_node (statistics, error))
+    return FALSE;
+  OrtrainValue *mean = ortrain_node_output (statistics, 0), *inverse = ortrain_node_output (statistics, 1);
+  OrtrainValue *bias = along_channels (node, before, ortrain_node_input (node, 2), x->rank, error);
+  OrtrainValue *operands[] = { x, mean, ortrain_node_output (statistics, 2), bias };
+  if (bias == NULL || !insert_apply (node, before, operands, error))
+    return FALSE;
+  const gint64 groups = ortrain_attributes_get_int (node->attributes, copied[0], 0);
+  g_autofree OrtrainUse *uses = g_memdup2 (x->uses.items, x->uses.n * sizeof (OrtrainUse));
+  for (guint u = 0, n = x->uses.n; u < n; u++)
+    {
+      OrtrainNode *gradient = uses[u].node;
+      if (uses[u].index != 1 || gradient->op == NULL ||
+          ortrain_node_get_kind (gradient) != ORTRAIN_OP_KIND_GROUP_NORM_GRADIENT ||
+          ortrain_node_input (gradient, 2) != scale || gradient->inputs->len != 3 ||
+          ortrain_attributes_get_int (gradient->attributes, copied[0], 0) != groups ||
+          ortrain_attributes_get_float (gradient->attributes, copied[1], 1e-5) != epsilon)
+        continue;
+      ortrain_node_set_input (gradient, 3, mean);
+      ortrain_node_set_input (gradient, 4, inverse);
+    }
+  ortrain_graph_delete_node (node->graph, node);
   return TRUE;
 }
 
@@ -513,10 +611,10 @@ static const OrtrainOpDef ops[] = {
     .max_outputs = 6, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .optional_inputs = 1 << 3 | 1 << 4, .types = ".0",
     .saved_outputs = 1 << 3 | 1 << 4 | 1 << 5, .split = split_batch_norm,
     .infer = infer_batch_norm, .gradient = gradient_batch_norm_train, .inference_form = "BatchNormalization", BATCH_NORM_OPERANDS, .expand = ortrain_body_batch_norm_train },
-  /* (x, mean, factor, bias) → (x - mean)·factor + bias */
-  { .name = "BatchNormApply", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 4, .max_inputs = 4, .min_outputs = 1, .max_outputs = 1,
+  /* (x, mean, factor, bias) {norm} → (x - mean)·factor + bias; norm: the operator of ONNX that it stands for */
+  { .name = "NormApply", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 4, .max_inputs = 4, .min_outputs = 1, .max_outputs = 1,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".f", .flags = ORTRAIN_OP_POINTWISE | ORTRAIN_OP_NO_GRADIENT,
-    .infer = ortrain_infer_elementwise, .inference_form = "BatchNormalization", .expand = ortrain_body_batch_norm_apply },
+    .infer = ortrain_infer_elementwise, .expand = ortrain_body_norm_apply },
   GRAD ("BatchNormGrad", 5, 5, 3, ".0", infer_batch_norm_grad, ortrain_zero_sums_batch_norm_grad, ortrain_body_batch_norm_grad),
   { .name = "BatchNormFrozenGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 5,
     .min_outputs = 1, .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .optional_inputs = 1 << 1,
@@ -536,12 +634,17 @@ static const OrtrainOpDef ops[] = {
   ADD_NORM ("AddRMSNormalization", ortrain_body_add_rms_norm),
   { .name = "GroupNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 18, .form_since = 21, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_group_norm, .gradient = gradient_group_norm,
-    .upgrade = upgrade_group_norm, 
+    .upgrade = upgrade_group_norm, .split = split_group_norm,
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_SECOND) },
-  { .name = "InstanceNormalization", .domain = "", .kind = ORTRAIN_OP_KIND_INSTANCE_NORM, .mixed = ORTRAIN_MIXED_INSIDE, .since = 7, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_group_norm, .gradient = gradient_group_norm, 
+  { .name = "InstanceNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 7, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_group_norm, .gradient = gradient_group_norm,
+    .split = split_group_norm, .kind = ORTRAIN_OP_KIND_INSTANCE_NORM,
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_SECOND) },
-  GRAD ("GroupNormGrad", 3, 3, 3, ".0", infer_group_norm_grad, ortrain_zero_sums_group_norm_grad, ortrain_body_group_norm_grad),
+  { .name = "GroupNormStatistics", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_INSIDE, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
+    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_SUMMARIZES,
+    .infer = infer_group_norm_statistics, .expand = ortrain_body_group_norm_statistics },
+  { GRAD_FIELDS ("GroupNormGrad", 3, 5, 3, ".00f3", infer_group_norm_grad, ortrain_zero_sums_group_norm_grad, ortrain_body_group_norm_grad),
+    .kind = ORTRAIN_OP_KIND_GROUP_NORM_GRADIENT },
   { .name = "LpNormalization", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .upgrade = upgrade_lp_norm },
   { .name = "MeanVarianceNormalization", .domain = "", .since = 9, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1,

@@ -5,7 +5,8 @@
 #include "transform/ortrain-recompute-private.h"
 #include "transform/ortrain-segments-private.h"
 
-/* Element-wise operators and views cost next to nothing to run again: they join the chains that read them. Operators that
+/* Element-wise operators and views cost next to nothing to run again: they join the chains that read them; what summarizes its
+ * input is one look at it. Operators that
  * go over their memory once cost little beside the products around them, and run again where more than a quarter of the
  * bytes that they compute is saved by it, and more than starting a kernel takes: a normalization whose input is kept anyway, say, in 16 bits too, where casts stand
  * around it. Of what the backward pass reads, the smallest
@@ -32,7 +33,7 @@ cost_of (const OrtrainNode *node, const gint64 *bytes, gint64 launch_bytes)
 {
   if (node->body != NULL || ortrain_node_has_flag (node, ORTRAIN_OP_RANDOM) || !ortrain_recompute_may_run_again (node))
     return ORTRAIN_RECOMPUTE_NEVER;
-  if (ortrain_node_has_flag (node, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_VIEW))
+  if (ortrain_node_has_flag (node, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_VIEW | ORTRAIN_OP_SUMMARIZES))
     return 0;
   return ortrain_node_has_flag (node, ORTRAIN_OP_ONE_PASS) && ortrain_node_output (node, 0) != NULL
              ? bytes[ortrain_node_output (node, 0)->id] / 4 + launch_bytes

@@ -96,7 +96,8 @@ static const OrtrainGradientCase more[] = {
 
 /* What has no gradient: types in which nothing is differentiated, draws, comparisons. */
 static const OrtrainGradientCase forward[] = {
-  { "BatchNormApply", "f[3,2,31];f[2,1];f[2,1];f[2,1]", NULL, 1, "org.ortrain" },
+  { "NormApply", "f[3,2,31];f[2,1];f[2,1];f[2,1]", NULL, 1, "org.ortrain" },
+  { "GroupNormStatistics", "f[3,6,31];f[6]", "num_groups=2", 3, "org.ortrain" },
   { "ArgMax", "f[7,31]", "axis=1" },
   { "ArgMin", "f[7,31]", "axis=0" },
   { "RandomNormalLike", "f[1000]" },

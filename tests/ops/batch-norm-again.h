@@ -3,7 +3,7 @@
 
 #include "ops/kernel-run.h"
 
-/* What BatchNormTrain computes, BatchNormApply computes of saved statistics to the same bits, and without that output the
+/* What BatchNormTrain computes, NormApply computes of saved statistics to the same bits, and without that output the
  * statistics are the same: x in `dtype`, all else in `statistics`. provider: NULL for the host */
 G_GNUC_UNUSED static void
 check_batch_norm_again (OrtrainProvider *provider, OrtrainDType dtype, OrtrainDType statistics, gsize rank,
@@ -33,7 +33,7 @@ check_batch_norm_again (OrtrainProvider *provider, OrtrainDType dtype, OrtrainDT
                      ortrain_tensor_peek (parts.outputs[k]), ortrain_tensor_get_n_bytes (parts.outputs[k]));
   g_assert_cmpfloat (parts.setup.flops, <, whole.setup.flops);
 
-  kernel_run_init (&apply, "org.ortrain", "BatchNormApply");
+  kernel_run_init (&apply, "org.ortrain", "NormApply");
   apply.provider = provider;
   kernel_run_add_input (&apply, g_object_ref (whole.inputs[0]));
   OrtrainTensor *const operands[] = { whole.outputs[3], whole.outputs[5], whole.inputs[2] };

@@ -284,6 +284,99 @@ test_group_norm_18 (void)
     }
 }
 
+/* ---- of groups ---- */
+
+static void
+run_groups (KernelRun *run, OrtrainProvider *provider, const char *op_type, gint64 groups)
+{
+  kernel_run_init (run, g_str_equal (op_type, "GroupNormalization") ? "" : "org.ortrain", op_type);
+  ortrain_attributes_set_int (run->attributes, "num_groups", groups);
+  ortrain_attributes_set_float (run->attributes, "epsilon", 1e-3);
+  run->provider = provider;
+}
+
+static void
+assert_same_elements (OrtrainTensor *a, OrtrainTensor *b)
+{
+  g_assert_cmpmem (ortrain_tensor_peek (a), ortrain_tensor_get_n_bytes (a), ortrain_tensor_peek (b),
+                   ortrain_tensor_get_n_bytes (b));
+}
+
+/* NormApply computes of GroupNormStatistics what GroupNormalization computes, and the gradient does not hang on who takes the
+ * statistics; to the bit. x in `dtype`, all else in `type`. */
+static void
+check_groups (OrtrainProvider *provider, OrtrainDType dtype, OrtrainDType type, gint64 batch, gint64 channels,
+              gint64 groups, gint64 inner)
+{
+  const gint64 dims[] = { batch, channels, inner }, one[] = { batch, channels, 1 }, row[] = { channels, 1 };
+  KernelRun whole, statistics, apply, alone, given;
+  run_groups (&whole, provider, "GroupNormalization", groups);
+  kernel_run_add_input (&whole, kernel_random (dtype, dims, 3, 3, 1));
+  kernel_run_add_input (&whole, kernel_random (type, row, 2, 1, 2));
+  kernel_run_add_input (&whole, kernel_random (type, row, 2, 1, 3));
+  kernel_run_add_output (&whole, dtype, dims, 3);
+  kernel_run (&whole);
+
+  run_groups (&statistics, provider, "GroupNormStatistics", groups);
+  for (guint i = 0; i < 2; i++)
+    kernel_run_add_input (&statistics, g_object_ref (whole.inputs[i]));
+  for (guint k = 0; k < 3; k++)
+    kernel_run_add_output (&statistics, type, one, 3);
+  kernel_run (&statistics);
+  g_assert_cmpfloat (statistics.setup.flops, <, whole.setup.flops);
+
+  kernel_run_init (&apply, "org.ortrain", "NormApply");
+  apply.provider = provider;
+  kernel_run_add_input (&apply, g_object_ref (whole.inputs[0]));
+  kernel_run_add_input (&apply, g_object_ref (statistics.outputs[0]));
+  kernel_run_add_input (&apply, g_object_ref (statistics.outputs[2]));
+  kernel_run_add_input (&apply, g_object_ref (whole.inputs[2]));
+  kernel_run_add_output (&apply, dtype, dims, 3);
+  kernel_run (&apply);
+  assert_same_elements (whole.outputs[0], apply.outputs[0]);
+
+  KernelRun *const gradients[] = { &alone, &given };
+  for (guint g = 0; g < 2; g++)
+    {
+      run_groups (gradients[g], provider, "GroupNormGrad", groups);
+      kernel_run_add_input (gradients[g], kernel_random (dtype, dims, 3, 3, 4));
+      for (guint i = 0; i < 2; i++)
+        kernel_run_add_input (gradients[g], g_object_ref (whole.inputs[i]));
+      for (guint k = 0; k < 2 && g == 1; k++)
+        kernel_run_add_input (gradients[g], g_object_ref (statistics.outputs[k]));
+      kernel_run_add_output (gradients[g], dtype, dims, 3);
+      for (guint k = 0; k < 2; k++)
+        kernel_run_add_output (gradients[g], type, row, 2);
+      kernel_run (gradients[g]);
+    }
+  for (guint k = 0; k < 3; k++)
+    assert_same_elements (alone.outputs[k], given.outputs[k]);
+  g_assert_cmpfloat (given.setup.flops, <, alone.setup.flops);
+  KernelRun *const all[] = { &whole, &statistics, &apply, &alone, &given };
+  for (guint i = 0; i < G_N_ELEMENTS (all); i++)
+    kernel_run_clear (all[i]);
+}
+
+static void
+test_group_norm_parts (void)
+{
+  static const OrtrainDType types[][2] = { { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_FLOAT32 },
+                                           { ORTRAIN_DTYPE_FLOAT64, ORTRAIN_DTYPE_FLOAT64 },
+                                           { ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT32 },
+                                           { ORTRAIN_DTYPE_FLOAT16, ORTRAIN_DTYPE_FLOAT32 } };
+  for (guint threads = 1; threads <= 3; threads += 2)
+    {
+      g_autoptr (OrtrainProvider) provider = new_cpu (threads);
+      for (guint t = 0; t < G_N_ELEMENTS (types); t++)
+        {
+          check_groups (provider, types[t][0], types[t][1], 3, 6, 2, 1);
+          check_groups (provider, types[t][0], types[t][1], 2, 6, 3, 37);
+          check_groups (provider, types[t][0], types[t][1], 2, 5, 5, 600);
+          check_groups (provider, types[t][0], types[t][1], 1, 4, 1, 3001); /* pieces that end within a channel */
+        }
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -293,5 +386,6 @@ main (int argc, char **argv)
   g_test_add_func ("/ops/normalization/batch-norm-again", test_batch_norm_again);
   g_test_add_func ("/ops/normalization/layer-norm-float", test_layer_norm_float);
   g_test_add_func ("/ops/normalization/group-norm-18", test_group_norm_18);
+  g_test_add_func ("/ops/normalization/group-norm-parts", test_group_norm_parts);
   return g_test_run ();
 }

@@ -109,6 +109,55 @@ add_layer_norm (Maker *self, OrtrainValue *x)
   return ortrain_graph_builder_layer_norm (self->builder, x, name);
 }
 
+/* Over both channels of a view, or each; behind it something element-wise, or a product. written: as exporters write it for
+ * operator sets without GroupNormalization */
+static OrtrainValue *
+add_norm_of_groups (Maker *self, OrtrainValue *x, gboolean written)
+{
+  const gint64 groups = g_rand_int_range (self->rand, 1, 3), column[] = { 2, 1 };
+  const gint64 dims[] = { 0, 2, LENGTH * WIDTH / 2 }, rows[] = { 0, groups, -1 }, back[] = { 0, LENGTH, WIDTH };
+  OrtrainValue *y = ortrain_graph_builder_reshape (self->builder, x, dims, 3), *z = y;
+  g_autofree char *scale_name = new_name (self, "scale"), *bias_name = new_name (self, "shift");
+  OrtrainValue *scale =
+      ortrain_graph_builder_add_uniform (self->builder, scale_name, column, written ? 2 : 1, 0.5, 1.5);
+  OrtrainValue *bias = ortrain_graph_builder_add_uniform (self->builder, bias_name, column, written ? 2 : 1, -0.5, 0.5);
+  g_autofree char *norm = new_name (self, "groups"), *one = new_name (self, "one"), *zero = new_name (self, "zero");
+  const char *outputs[] = { norm, NULL };
+  const char *inputs[] = { NULL, ortrain_value_get_name (scale), ortrain_value_get_name (bias), NULL };
+  if (written)
+    {
+      y = ortrain_graph_builder_reshape (self->builder, y, rows, 3);
+      inputs[1] = ortrain_value_get_name (ortrain_graph_builder_add_filled (self->builder, one, &groups, 1, 1));
+      inputs[2] = ortrain_value_get_name (ortrain_graph_builder_add_filled (self->builder, zero, &groups, 1, 0));
+    }
+  inputs[0] = ortrain_value_get_name (y);
+  /* what hardly varies is not made large by it: differences of rounding would be, too */
+  GVariant *attributes = written ? g_variant_new_parsed ("@a{sv} {'epsilon': <0.1>}")
+                                 : g_variant_new_parsed ("@a{sv} {'epsilon': <0.1>, 'num_groups': <%x>}", groups);
+  y = ortrain_graph_builder_add_op (self->builder, written ? "InstanceNormalization" : "GroupNormalization", "", inputs,
+                                    outputs, attributes);
+  if (written)
+    {
+      y = ortrain_graph_builder_reshape (self->builder, y, dims, 3);
+      y = op (self, "Add", op (self, "Mul", y, scale), bias);
+    }
+  if (g_rand_boolean (self->rand))
+    y = op (self, "Add", op (self, "Sigmoid", y, NULL), z);
+  return ortrain_graph_builder_reshape (self->builder, y, back, 3);
+}
+
+static OrtrainValue *
+add_group_norm (Maker *self, OrtrainValue *x)
+{
+  return add_norm_of_groups (self, x, FALSE);
+}
+
+static OrtrainValue *
+add_written_group_norm (Maker *self, OrtrainValue *x)
+{
+  return add_norm_of_groups (self, x, TRUE);
+}
+
 /* As exporters write it for operator sets without LayerNormalization. */
 static OrtrainValue *
 add_written_layer_norm (Maker *self, OrtrainValue *x)
@@ -133,6 +182,14 @@ static OrtrainValue *
 add_softmax (Maker *self, OrtrainValue *x)
 {
   return ortrain_graph_builder_softmax (self->builder, x, -1);
+}
+
+/* Twice the same, which one of them is enough for. */
+static OrtrainValue *
+add_twice (Maker *self, OrtrainValue *x)
+{
+  OrtrainValue *first = add_softmax (self, x);
+  return op (self, "Add", first, add_softmax (self, x));
 }
 
 static OrtrainValue *
@@ -227,8 +284,11 @@ static const Add adds[] = {
   add_linear,
   add_layer_norm,
   add_written_layer_norm,
+  add_group_norm,
+  add_written_group_norm,
   add_written_gelu,
   add_softmax,
+  add_twice,
   add_attention,
   add_written_attention,
   add_products,
@@ -606,6 +666,7 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_data_func ("/differential/merge-equal", "merge-equal", test_rounding);
+  g_test_add_data_func ("/differential/split-norms", "split-norms", test_same_bits);
   g_test_add_data_func ("/differential/recompute-cheap", "recompute-cheap", test_same_bits);
   g_test_add_data_func ("/differential/fuse-elementwise", "fuse-elementwise", test_same_bits);
   g_test_add_data_func ("/differential/eliminate-identities", "eliminate-identities", test_same_bits);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fixture.h"
 
-/* Blocks of a convolution, batch normalization and an activation keep one tensor for the backward pass, what the convolution
+#include "memory/ortrain-memory-plan-private.h"
+
+/* Blocks of a convolution, a normalization and an activation keep one tensor for the backward pass, what the convolution
  * computes; and no bit hangs on how the rest is computed again. */
 
 #define CHANNELS 16
@@ -9,32 +11,84 @@
 #define BATCH 8
 #define TENSOR ((gsize) BATCH * CHANNELS * SIZE * SIZE * sizeof (float))
 #define STATISTICS ((gsize) 3 * CHANNELS * sizeof (float)) /* mean, 1/deviation and their product with the scale */
+#define GROUPS 4
+
+typedef enum
+{
+  BATCH_NORM,
+  GROUP_NORM,
+  WRITTEN_GROUP_NORM, /* as exporters write it for operator sets without it */
+  INSTANCE_NORM,
+  N_NORMS,
+} Norm;
+
+/* What is kept of them: those of groups are taken again. */
+static gsize
+get_statistics (Norm norm)
+{
+  return norm == BATCH_NORM ? STATISTICS : 0;
+}
 
 static OrtrainValue *
-conv_norm (OrtrainGraphBuilder *self, OrtrainValue *x, guint *n)
+name_op (OrtrainGraphBuilder *self, const char *op_type, const char *name, OrtrainValue *x, OrtrainValue *scale,
+         OrtrainValue *bias, GVariant *attributes)
 {
-  g_autofree char *conv = g_strdup_printf ("conv%u", *n), *norm = g_strdup_printf ("norm%u", *n);
+  const char *inputs[] = { ortrain_value_get_name (x), ortrain_value_get_name (scale),
+                           bias != NULL ? ortrain_value_get_name (bias) : NULL, NULL };
+  const char *outputs[] = { name, NULL };
+  return ortrain_graph_builder_add_op (self, op_type, "", inputs, outputs, attributes);
+}
+
+static OrtrainValue *
+add_norm (OrtrainGraphBuilder *self, OrtrainValue *x, Norm norm, const char *name)
+{
+  const gboolean written = norm == WRITTEN_GROUP_NORM;
+  const gint64 dims[] = { CHANNELS, 1, 1 }, groups[] = { GROUPS }, rows[] = { 0, GROUPS, -1 };
+  const gint64 image[] = { 0, CHANNELS, SIZE, SIZE };
+  if (norm == BATCH_NORM)
+    return ortrain_graph_builder_batch_norm (self, x, name);
+  g_autofree char *scale_name = g_strconcat (name, ".scale", NULL), *bias_name = g_strconcat (name, ".bias", NULL);
+  OrtrainValue *scale = ortrain_graph_builder_add_uniform (self, scale_name, dims, written ? 3 : 1, 0.5, 1.5);
+  OrtrainValue *bias = ortrain_graph_builder_add_uniform (self, bias_name, dims, written ? 3 : 1, -0.5, 0.5);
+  if (norm == INSTANCE_NORM)
+    return name_op (self, "InstanceNormalization", name, x, scale, bias, NULL);
+  if (!written)
+    return name_op (self, "GroupNormalization", name, x, scale, bias,
+                    g_variant_new_parsed ("@a{sv} {'num_groups': <int64 4>}"));
+  g_autofree char *one = g_strconcat (name, ".one", NULL), *zero = g_strconcat (name, ".zero", NULL);
+  g_autofree char *inner = g_strconcat (name, ".rows", NULL), *scaled = g_strconcat (name, ".scaled", NULL);
+  OrtrainValue *ones = ortrain_graph_builder_add_filled (self, one, groups, 1, 1);
+  OrtrainValue *zeros = ortrain_graph_builder_add_filled (self, zero, groups, 1, 0);
+  x = name_op (self, "InstanceNormalization", inner, ortrain_graph_builder_reshape (self, x, rows, 3), ones, zeros,
+               NULL);
+  x = name_op (self, "Mul", scaled, ortrain_graph_builder_reshape (self, x, image, 4), scale, NULL, NULL);
+  return name_op (self, "Add", name, x, bias, NULL, NULL);
+}
+
+static OrtrainValue *
+conv_norm (OrtrainGraphBuilder *self, OrtrainValue *x, Norm norm, guint *n)
+{
+  g_autofree char *conv = g_strdup_printf ("conv%u", *n), *name = g_strdup_printf ("norm%u", *n);
   ++*n;
-  x = ortrain_graph_builder_conv (self, x, conv, CHANNELS, 3, 1, 1, 1, FALSE);
-  return ortrain_graph_builder_batch_norm (self, x, norm);
+  return add_norm (self, ortrain_graph_builder_conv (self, x, conv, CHANNELS, 3, 1, 1, 1, FALSE), norm, name);
 }
 
 /* Blocks of one convolution; or with a residual around two. */
 static OrtrainModel *
-make_blocks (guint n_blocks, const char *activation, gboolean residual)
+make_blocks (Norm norm, guint n_blocks, const char *activation, gboolean residual)
 {
   guint n = 0;
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainGraphBuilder) self = ortrain_graph_builder_new ("blocks");
   g_autofree char *shape = g_strdup_printf ("batch, 3, %d, %d", SIZE, SIZE);
   OrtrainValue *x = ortrain_graph_builder_add_input (self, "image", ORTRAIN_DTYPE_FLOAT32, shape);
-  x = ortrain_graph_builder_unary (self, activation, conv_norm (self, x, &n));
+  x = ortrain_graph_builder_unary (self, activation, conv_norm (self, x, norm, &n));
   for (guint b = 0; b < n_blocks; b++)
     {
-      OrtrainValue *y = conv_norm (self, x, &n);
+      OrtrainValue *y = conv_norm (self, x, norm, &n);
       if (residual)
         {
-          y = conv_norm (self, ortrain_graph_builder_unary (self, activation, y), &n);
+          y = conv_norm (self, ortrain_graph_builder_unary (self, activation, y), norm, &n);
           y = ortrain_graph_builder_add (self, x, y);
         }
       x = ortrain_graph_builder_unary (self, activation, y);
@@ -46,12 +100,11 @@ make_blocks (guint n_blocks, const char *activation, gboolean residual)
   return model;
 }
 
-/* Bytes of the arena of a step; gradients are not in it. */
-static gsize
-plan_blocks (guint n_blocks, const char *activation, gboolean residual)
+static OrtrainMemoryPlan *
+plan_model (Norm norm, guint n_blocks, const char *activation, gboolean residual)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (OrtrainModel) model = make_blocks (n_blocks, activation, residual);
+  g_autoptr (OrtrainModel) model = make_blocks (norm, n_blocks, activation, residual);
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
   g_autoptr (OrtrainLoss) loss = ortrain_cross_entropy_loss_new ("logits", "labels");
   ortrain_training_options_add_loss (options, loss);
@@ -66,23 +119,33 @@ plan_blocks (guint n_blocks, const char *activation, gboolean residual)
   ortrain_tensor_dict_set (feeds, "labels", labels);
   g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, feeds, &error);
   g_assert_no_error (error);
+  return g_steal_pointer (&plan);
+}
+
+/* Bytes of the arena of a step; gradients are not in it. */
+static gsize
+plan_blocks (Norm norm, guint n_blocks, const char *activation, gboolean residual)
+{
+  g_autoptr (OrtrainMemoryPlan) plan = plan_model (norm, n_blocks, activation, residual);
   return ortrain_memory_plan_get_arena_bytes (plan);
 }
 
 static const char *const activations[] = { "Relu", "LeakyRelu", "HardSwish", "Sigmoid", "Softplus", "Elu" };
 
-/* One tensor and the statistics for each block, whatever the activation is. */
+/* One tensor for each block, whatever norm and activation are, and the statistics of the batch. */
 static void
 test_one_tensor (void)
 {
-  for (guint a = 0; a < G_N_ELEMENTS (activations); a++)
-    {
-      const gsize few = plan_blocks (3, activations[a], FALSE), many = plan_blocks (11, activations[a], FALSE);
-      g_test_message ("%s: %" G_GSIZE_FORMAT ", %" G_GSIZE_FORMAT, activations[a], few, many);
-      g_assert_cmpuint (many - few, ==, 8 * (TENSOR + STATISTICS));
-      /* and a constant: what is open when the backward pass begins */
-      g_assert_cmpuint (few, <, (4 + 4) * TENSOR);
-    }
+  for (Norm norm = 0; norm < N_NORMS; norm++)
+    for (guint a = 0; a < G_N_ELEMENTS (activations); a++)
+      {
+        const gsize few = plan_blocks (norm, 3, activations[a], FALSE),
+                    many = plan_blocks (norm, 11, activations[a], FALSE);
+        g_test_message ("%u, %s: %" G_GSIZE_FORMAT ", %" G_GSIZE_FORMAT, norm, activations[a], few, many);
+        g_assert_cmpuint (many - few, ==, 8 * (TENSOR + get_statistics (norm)));
+        /* and a constant: what is open when the backward pass begins */
+        g_assert_cmpuint (few, <, (4 + 4) * (TENSOR + get_statistics (norm)));
+      }
 }
 
 /* What is between blocks is kept for some of them, and computed again for the others. */
@@ -93,12 +156,38 @@ test_residuals (void)
   gsize bytes[3];
   for (guint i = 0; i < 3; i++)
     {
-      bytes[i] = plan_blocks (blocks[i], "Relu", TRUE);
+      bytes[i] = plan_blocks (BATCH_NORM, blocks[i], "Relu", TRUE);
       /* of n blocks, the sums of 2·√n or so are live at once */
       const gsize n = blocks[i], sums = 2 * (gsize) ceil (sqrt ((double) n));
       g_test_message ("%u blocks: %" G_GSIZE_FORMAT " bytes, %.2f tensors", blocks[i], bytes[i],
                       (double) bytes[i] / (double) TENSOR);
       g_assert_cmpuint (bytes[i], <, (1 + 2 * n + sums + 3) * (TENSOR + STATISTICS));
+    }
+}
+
+/* In no pass is the norm's output in memory of its own. */
+static void
+test_no_output (void)
+{
+  for (Norm norm = 0; norm < N_NORMS; norm++)
+    {
+      g_autoptr (OrtrainMemoryPlan) plan = plan_model (norm, 2, "Relu", FALSE);
+      const OrtrainGraph *graph = ortrain_memory_plan_peek_graph (plan);
+      guint n_chains = 0, n_statistics = 0;
+      for (guint i = 0; i < graph->nodes->len; i++)
+        {
+          const OrtrainNode *node = graph->nodes->pdata[i];
+          g_assert_cmpstr (node->op_type, !=, "NormApply");
+          g_assert_cmpstr (node->op_type, !=, "GroupNormalization");
+          g_assert_cmpstr (node->op_type, !=, "InstanceNormalization");
+          n_statistics += node->phase == ORTRAIN_PHASE_FORWARD &&
+                          g_str_equal (node->op_type, norm == BATCH_NORM ? "BatchNormTrain" : "GroupNormStatistics");
+          n_chains += g_str_equal (node->op_type, "Elementwise");
+          if (g_str_equal (node->op_type, "GroupNormGrad"))
+            g_assert_cmpuint (node->inputs->len, ==, 5); /* statistics are not taken again */
+        }
+      g_assert_cmpuint (n_statistics, ==, 3);
+      g_assert_cmpuint (n_chains, >=, 3 + 2); /* one forward each; backward, but for what the last pool reads */
     }
 }
 
@@ -160,6 +249,7 @@ main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/split-norms/one-tensor", test_one_tensor);
+  g_test_add_func ("/split-norms/no-output", test_no_output);
   g_test_add_func ("/split-norms/residuals", test_residuals);
   static const char *const models[] = { "cnn", "resnet", "mobilenet", "unet" };
   for (guint i = 0; i < G_N_ELEMENTS (models); i++)

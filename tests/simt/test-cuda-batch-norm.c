@@ -22,9 +22,9 @@ static const OrtrainGradientCase forward_cases[] = {
   /* several units for each channel, the last one shorter */
   { "BatchNormTrain", "f[7,2,61,67];f[2];f[2];f[2];p[2]", NULL, 6, OURS },
   { "BatchNormTrain", "f[5,2,64,64];f[2];f[2];f[2];p[2]", NULL, 6, OURS },
-  { "BatchNormApply", "f[2,5,8,8];f[5,1,1];f[5,1,1];f[5,1,1]", NULL, 1, OURS },
-  { "BatchNormApply", "f[2,5,3,7];f[5,1,1];f[5,1,1];f[5,1,1]", NULL, 1, OURS },
-  { "BatchNormApply", "f[70,37];f[37];f[37];f[37]", NULL, 1, OURS },
+  { "NormApply", "f[2,5,8,8];f[5,1,1];f[5,1,1];f[5,1,1]", NULL, 1, OURS },
+  { "NormApply", "f[2,5,3,7];f[5,1,1];f[5,1,1];f[5,1,1]", NULL, 1, OURS },
+  { "NormApply", "f[70,37];f[37];f[37];f[37]", NULL, 1, OURS },
   { "BatchNormGrad", "f[7,2,61,67];f[7,2,61,67];f[2];f[2];p[2]", NULL, 3, OURS },
   { "BatchNormGrad", "f[5,2,64,64];f[5,2,64,64];f[2];f[2];p[2]", NULL, 3, OURS },
   { "BatchNormGrad", "f[1025,33];f[1025,33];f[33];f[33];p[33]", NULL, 3, OURS },
@@ -37,7 +37,7 @@ static const OrtrainGradientCase forward_cases[] = {
 static void
 test_batch_norm (void)
 {
-  cuda_check_begin ((const char *const[]){ "BatchNormalization", "BatchNormTrain", "BatchNormApply", "BatchNormGrad",
+  cuda_check_begin ((const char *const[]){ "BatchNormalization", "BatchNormTrain", "NormApply", "BatchNormGrad",
                                            "BatchNormFrozenGrad", NULL });
   cuda_check_cases (cases, G_N_ELEMENTS (cases), TRUE);
   cuda_check_cases (forward_cases, G_N_ELEMENTS (forward_cases), FALSE);

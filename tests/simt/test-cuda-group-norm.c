@@ -17,13 +17,19 @@ static const OrtrainGradientCase forward_cases[] = {
   { "GroupNormGrad", "f[2,8,37,8];f[2,8,37,8];f[8]", "num_groups=2", 3, OURS },
   { "GroupNormGrad", "f[3,6,1];f[3,6,1];f[6]", "num_groups=6", 3, OURS },
   { "GroupNormGrad", "f[1,4,90,91];f[1,4,90,91];f[4]", "num_groups=2", 3, OURS },
+  { "GroupNormGrad", "f[2,8,37,8];f[2,8,37,8];f[8];f[2,8,1,1];f[2,8,1,1]", "num_groups=8", 3, OURS },
+  { "GroupNormGrad", "f[3,6,5];f[3,6,5];f[6];f[3,6,1];f[3,6,1]", NULL, 3, OURS },
+  { "GroupNormStatistics", "f[2,8,37,8];f[8]", "num_groups=2", 3, OURS },
+  { "GroupNormStatistics", "f[3,6,1];f[6]", NULL, 3, OURS },
+  { "GroupNormStatistics", "f[1,4,90,91];f[4]", "num_groups=1 epsilon=0.1f", 3, OURS },
+  { "GroupNormStatistics", "f[0,4,2];f[4]", "num_groups=2", 3, OURS },
   { "GroupNormGrad", "f[0,4,2];f[0,4,2];f[4]", "num_groups=2", 3, OURS },
 };
 
 static void
 test_group_norm (void)
 {
-  cuda_check_begin ((const char *const[]){ "GroupNormGrad", "LRN", "LRNGrad", NULL });
+  cuda_check_begin ((const char *const[]){ "GroupNormStatistics", "GroupNormGrad", "LRN", "LRNGrad", NULL });
   cuda_check_cases (cases, G_N_ELEMENTS (cases), TRUE);
   cuda_check_cases (forward_cases, G_N_ELEMENTS (forward_cases), FALSE);
   cuda_check_end ();

@@ -172,7 +172,7 @@ test_batch_norm_keeps_statistics (void)
       g_string_append_printf (again, "%s+", node->op_type);
       g_assert_true (ortrain_node_has_flag (node, ORTRAIN_OP_POINTWISE));
     }
-  g_assert_cmpstr (again->str, ==, "BatchNormApply+Relu+BatchNormApply+Relu+");
+  g_assert_cmpstr (again->str, ==, "NormApply+Relu+NormApply+Relu+");
 }
 
 int
