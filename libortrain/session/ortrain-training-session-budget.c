@@ -113,15 +113,29 @@ append_precision (OrtrainTrainingSession *self, GString *text)
     append_way (text, "precision=bf16: about half of what the forward pass keeps, changes the numerics");
 }
 
+/* What the device could give besides, which the budget need not be. */
+static void
+append_free (OrtrainTrainingSession *self, GString *text)
+{
+  const OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  guint64 total = 0, available = 0;
+  provider->klass->get_memory (provider, &total, &available);
+  if (total == 0)
+    return;
+  g_autofree char *free_bytes = ortrain_format_bytes (available);
+  g_string_append_printf (text, "; of '%s', %s are free", provider->klass->name, free_bytes);
+}
+
 void
 ortrain_training_session_explain_budget (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, GError *error)
 {
-  g_autoptr (GString) text = g_string_new (NULL);
+  g_autoptr (GString) text = g_string_new (NULL), free_text = g_string_new (NULL);
+  append_free (self, free_text);
   append_batch (self, text, feeds);
   append_offload (self, text, feeds);
   append_immediate_updates (self, text);
   append_state_precision (self, text);
   append_precision (self, text);
   g_autofree char *message = error->message;
-  error->message = g_strconcat (message, text->str, NULL);
+  error->message = g_strconcat (message, free_text->str, text->str, NULL);
 }

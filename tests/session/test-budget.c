@@ -138,6 +138,8 @@ test_text (void)
   g_assert_nonnull (
       strstr (error->message, " are the least that recomputing in the backward pass reaches. Its peak is at step "));
   g_assert_nonnull (strstr (error->message, "; held from step to step: parameter "));
+  g_assert_nonnull (strstr (error->message, "; of '"));
+  g_assert_nonnull (strstr (error->message, " are free"));
   g_assert_null (strstr (error->message, "a batch of ")); /* not even one sample fits */
   g_autofree char *least = get_least (error);
   g_clear_error (&error);
