@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "core/ortrain-python-private.h"
-
 #include <gmodule.h>
 
-/* What PyGObject says of a call that only the override takes, such as AdamW (1e-3), names neither the override nor the
- * library. The modules that Python has imported are looked at, by functions that the process has or has not. */
-void
-ortrain_python_check_override (void)
+/* Says, in a process of PyGObject that has not found gi/overrides/Ortrain.py, what that means: what PyGObject says of a call
+ * that only the override takes, such as AdamW (1e-3), names neither the override nor the library. PyGObject loads the
+ * library when a program names the first type, behind the override and with Python's lock; the modules that Python has
+ * imported are looked at, by functions that the process has or has not. */
+__attribute__ ((constructor)) static void
+check_override (void)
 {
-  static gsize checked = 0;
-  if (!g_once_init_enter (&checked))
-    return;
-  g_once_init_leave (&checked, 1);
   int (*holds_lock) (void) = NULL;
   gpointer (*get_modules) (void) = NULL;
   gpointer (*get_item) (gpointer dict, const char *key) = NULL;

@@ -3,7 +3,6 @@
 
 #include "core/ortrain-bytes.h"
 #include "core/ortrain-mapped-file-private.h"
-#include "core/ortrain-python-private.h"
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-parameter-roles-private.h"
@@ -30,7 +29,7 @@
  * A model does not change, and any thread may use it; its graph must not be changed, but copied.
  */
 
-G_DEFINE_FINAL_TYPE_WITH_CODE (OrtrainModel, ortrain_model, G_TYPE_OBJECT, ortrain_python_check_override ())
+G_DEFINE_FINAL_TYPE (OrtrainModel, ortrain_model, G_TYPE_OBJECT)
 
 enum
 {

@@ -5,7 +5,6 @@
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-mapped-file-private.h"
-#include "core/ortrain-python-private.h"
 #include "ortrain-enum-types.h"
 #include "tensor/ortrain-storage-private.h"
 
@@ -48,7 +47,7 @@
  *
  * Any thread may use a tensor; writing while another thread reads or writes it is up to the caller to prevent.
  */
-G_DEFINE_FINAL_TYPE_WITH_CODE (OrtrainTensor, ortrain_tensor, G_TYPE_OBJECT, ortrain_python_check_override ())
+G_DEFINE_FINAL_TYPE (OrtrainTensor, ortrain_tensor, G_TYPE_OBJECT)
 
 enum
 {

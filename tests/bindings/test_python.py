@@ -95,6 +95,8 @@ class Constructors(unittest.TestCase):
         self.fails(TypeError, lambda: Ortrain.Graph("g").add_node("Relu", "", "r", "x", ["y"]), "inputs", "['x']")
         self.fails(TypeError, lambda: Ortrain.CsvFormat().add_input("x", Ortrain.DType.FLOAT32, "column"), "['column']")
         self.fails(TypeError, lambda: Ortrain.TrainingOptions(losses=["mse"]), "losses", "'mse'")
+        self.fails(TypeError, lambda: Ortrain.TrainingOptions("mse"), "losses needs a list of Ortrain.Loss, not 'mse'")
+        self.fails(TypeError, lambda: Ortrain.TrainingOptions(3), "losses needs a list of Ortrain.Loss, not 3")
         self.fails(TypeError, lambda: Ortrain.TrainingOptions(optimizer="adam"), "Ortrain.Optimizer", "'adam'")
         self.fails(ValueError, lambda: Ortrain.TrainingOptions(precision="f8"), "bf16", "'f8'")
         self.fails(TypeError, lambda: Ortrain.CrossEntropyLoss(3), "output", "string")
@@ -147,7 +149,12 @@ class Descriptions(unittest.TestCase):
                 (session, "TrainingSession", "'linear'", "6 steps"), (linear_model(), "Model", "'linear'", "15 parameters"),
                 (Ortrain.InferenceSession(linear_model()), "InferenceSession", "'linear'"), (trainer, "Trainer", "3 epochs", "64 items"),
                 (loader, "DataLoader", "batches of 16", "64 items"), (history, "TrainingHistory", "3"), (history.epochs[0], "EpochRecord", "epoch"),
-                (graph, "Graph", "'linear'"), (graph.find_value("x"), "Value 'x': float32 [batch, 4]"), (graph.get_nodes()[0], "Node Gemm"),
+                (history.epochs, "[<Ortrain.EpochRecord epoch=1, ", ", <Ortrain.EpochRecord epoch=3, "), (graph.get_nodes(), "[<Ortrain.Node Gemm 'fc'>]"),
+                (Ortrain.Graph("").get_nodes(), "[]"), (plan.blocks, f", … {len(plan.blocks)} in all]"),
+                (Ortrain.TrainingOptions([Ortrain.CrossEntropyLoss("a", "b")]), "losses=[Ortrain.CrossEntropyLoss(output='a', target='b')]"),
+                (Ortrain.Normalize([0.5, 0.25], [1, 0.1]), "Ortrain.Normalize([0.5, 0.25], [1.0, 0.1])"),
+                (Ortrain.ParameterGroup("*.bias", weight_decay=0.5), "<Ortrain.ParameterGroup of '*.bias': weight_decay=0.5>"),
+                (Ortrain.ParameterGroup("*.bias"), "<Ortrain.ParameterGroup of '*.bias'>"), (graph, "Graph", "'linear'"), (graph.find_value("x"), "Value 'x': float32 [batch, 4]"), (graph.get_nodes()[0], "Node Gemm"),
                 (Ortrain.Tensor([1.0]), "<Ortrain.Tensor float64[1] 1>"), (Ortrain.ParameterGroup("*.bias"), "'*.bias'"),
                 (Ortrain.TensorDict({"a": [1, 2]}), "<Ortrain.TensorDict {'a': int64[2]}>"), (plan, "MemoryPlan", "peak"),
                 (plan.blocks[0], "MemoryBlock"), (linear_model().check(), "CheckReport"), (linear_model().check().parameters[0], "fc.weight"),
@@ -193,19 +200,26 @@ class Descriptions(unittest.TestCase):
 
 
 class WithoutTheOverride(unittest.TestCase):
-    CODE = ("import gi, importlib.util as util; gi.require_version('Ortrain', '1.0'); from gi.repository import Ortrain\n"
-            "try: print(Ortrain.Tensor, Ortrain.AdamW(1e-3), util.find_spec('gi.overrides.Ortrain') is not None)\n"
-            "except TypeError as error: print(error, util.find_spec('gi.overrides.Ortrain') is not None)\n")
+    CODE = ("import gi, importlib.util as util, sys; gi.require_version('Ortrain', '1.0'); from gi.repository import Ortrain\n"
+            "try: eval(sys.argv[1])\n"
+            "except (TypeError, AttributeError) as error: print(error)\n"
+            "print(util.find_spec('gi.overrides.Ortrain') is not None)\n")
+    # whatever a program begins with
+    FIRST = ("Ortrain.AdamW(1e-3)", "Ortrain.CrossEntropyLoss('logits', 'labels')", "Ortrain.TrainingOptions([])", "Ortrain.CosineSchedule(10)",
+             "Ortrain.GraphBuilder('model')", "Ortrain.Model('model.onnx')", "Ortrain.Tensor([1])", "Ortrain.TensorDict({})",
+             "Ortrain.ImageFolder('folder')", "Ortrain.Normalize([0], [1])", "Ortrain.SessionOptions(1)", "Ortrain.ParameterGroup('*.bias')")
 
-    def run_code(self, **environment):
-        done = subprocess.run([sys.executable, "-c", self.CODE], capture_output=True, text=True, env=environment, timeout=60)
+    def run_code(self, first, **environment):
+        done = subprocess.run([sys.executable, "-c", self.CODE, first], capture_output=True, text=True, env=environment, timeout=60)
         return done.stdout.strip().endswith("True"), done.stderr
 
     def test_it_says_so(self):
         """Once, where PyGObject is used and the override is not found; a machine may have it installed."""
-        self.assertEqual(self.run_code(**os.environ), (True, ""))
-        found, said = self.run_code(**{name: value for name, value in os.environ.items() if name != "PYTHONPATH"})
-        self.assertEqual(said.count("Python does not find gi/overrides/Ortrain.py"), 0 if found else 1, said)
+        self.assertEqual(self.run_code("Ortrain.AdamW(1e-3)", **os.environ), (True, ""))
+        for first in self.FIRST:
+            with self.subTest(first):
+                found, said = self.run_code(first, **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"})
+                self.assertEqual(said.count("Python does not find gi/overrides/Ortrain.py"), 0 if found else 1, said)
 
 
 class TensorsAsArrays(unittest.TestCase):
@@ -310,6 +324,15 @@ class DictsAsDicts(unittest.TestCase):
         self.assertEqual([list(tensors.keys()), list(reversed(tensors))], [["b", "c", "d", "e"], ["e", "d", "c", "b"]])
         self.assertEqual({**tensors}.keys(), {"b", "c", "d", "e"})
         self.assertEqual([tensor.item() for tensor in tensors.values()], [2, 3, 4, 5])
+        joined = tensors | {"b": [7]}
+        self.assertEqual(({name: tensor.item() for name, tensor in joined.items()}, tensors["b"].item()), ({"b": 7, "c": 3, "d": 4, "e": 5}, 2))
+        joined = {"b": [7], "a": [1]} | tensors
+        self.assertEqual((type(joined), list(joined), joined["b"].item()), (Ortrain.TensorDict, ["b", "a", "c", "d", "e"], 2))
+        same = joined
+        joined |= {"a": [8]}
+        self.assertEqual((joined is same, joined["a"].item()), (True, 8))
+        with self.assertRaises(TypeError):
+            tensors | 3
         other = tensors.copy()
         tensors.clear()
         self.assertEqual((len(tensors), len(other), bool(tensors), repr(tensors)), (0, 4, False, "<Ortrain.TensorDict {}>"))

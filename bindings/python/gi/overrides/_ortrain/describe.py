@@ -114,10 +114,12 @@ _DETAILS = {
     "IoBinding": lambda self: f" of {', '.join([*self.get_inputs().get_names(), *self.get_outputs().get_names()]) or 'nothing'}",
     "Trainer": lambda self: f" of {self.get_epochs()} epochs on {self.get_dataset()!r}",
     "TrainingHistory": lambda self: f" {self.get_n_epochs()} epochs, {self.get_n_steps()} steps, last loss {self.get_last_loss():.4g}",
-    "ParameterGroup": lambda self: f" of {self.get_pattern()!r}: {_settings(self)}",
+    "ParameterGroup": lambda self: f" of {self.get_pattern()!r}" + (f": {_settings(self)}" if _settings(self) else ""),
     "DataLoader": lambda self: f" of batches of {self.get_batch_size()}, {self.get_dataset()!r}",
 }
+_CALLS = {"Normalize": lambda self: f"{self.get_mean()}, {self.get_std()}"}     # what are no properties
 _MOST = 160     # characters
+_MOST_ITEMS = 4
 
 
 def _settings(self):
@@ -143,9 +145,18 @@ def representation(self):
             text = " " + self.to_string().split("\n", 1)[0]
         else:
             settings = _settings(self)
+            if cls.__name__ in _CALLS:
+                return f"{name_of(cls)}({_CALLS[cls.__name__](self)})"
             if any(values.is_settable(pspec) for pspec in values.properties_of(cls).values()):
                 return f"{name_of(cls)}({settings})"
             text = f" {settings}" if settings else f" at {hash(self):#x}"
     except Exception:       # of an object that is only half made, or was disposed of
         text = f" at {hash(self):#x}"
     return f"<{name_of(cls)}{text[:_MOST]}{'…' if len(text) > _MOST else ''}>"
+
+
+def list_representation(self):
+    """repr () of the lists of objects that the library has."""
+    n = len(self)
+    shown = [repr(self[i]) for i in range(min(n, _MOST_ITEMS))]
+    return f"[{', '.join(shown)}{f', … {n} in all' if n > _MOST_ITEMS else ''}]"

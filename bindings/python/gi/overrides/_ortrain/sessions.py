@@ -34,6 +34,8 @@ class TrainingOptions(Ortrain.TrainingOptions):
     def __init__(self, losses=(), **kwargs):
         if isinstance(losses, Ortrain.Loss):
             losses = [losses]
+        if isinstance(losses, str) or not hasattr(losses, "__iter__"):
+            raise TypeError(f"losses needs a list of Ortrain.Loss, not {losses!r}")
         for loss in losses:
             if not isinstance(loss, Ortrain.Loss):
                 raise TypeError(f"losses needs a list of Ortrain.Loss, but there is {loss!r} in it")

@@ -313,6 +313,16 @@ class TensorDict(Ortrain.TensorDict):
         for name, value in dict(other, **more).items():
             self[name] = value
 
+    def __or__(self, other):
+        return TensorDict({**self, **other}) if isinstance(other, collections.abc.Mapping) else NotImplemented
+
+    def __ror__(self, other):
+        return TensorDict({**other, **self}) if isinstance(other, collections.abc.Mapping) else NotImplemented
+
+    def __ior__(self, other):
+        self.update(other)
+        return self
+
     def setdefault(self, name, default):
         """The tensor of that name, set to default if there is none."""
         if name not in self:
