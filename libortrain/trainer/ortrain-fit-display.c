@@ -68,8 +68,27 @@ describe_data (OrtrainTrainer *self, OrtrainFit *fit)
   if (fit->trained)
     g_string_append_printf (text, "; resumed behind the steps of epoch %u", fit->epoch + 1);
   else if (fit->epoch > 0 || fit->step > 0)
-    g_string_append_printf (text, "; resumed in epoch %u behind step %" G_GUINT64_FORMAT, fit->epoch + 1, fit->step);
+    g_string_append_printf (text, "; resumed in epoch %u", fit->epoch + 1);
+  if (!fit->trained && fit->step > 0)
+    g_string_append_printf (text, " behind step %" G_GUINT64_FORMAT, fit->step);
   return g_string_free (text, FALSE);
+}
+
+/* A schedule, and those that it holds, as one that warms up holds what comes behind. */
+static void
+append_schedule (GString *text, OrtrainLrSchedule *schedule)
+{
+  g_string_append_printf (text, ", %s", get_class_name (schedule));
+  guint n;
+  g_autofree GParamSpec **found = g_object_class_list_properties (G_OBJECT_GET_CLASS (schedule), &n);
+  for (guint i = 0; i < n; i++)
+    {
+      g_autoptr (OrtrainLrSchedule) held = NULL;
+      if (g_type_is_a (found[i]->value_type, ORTRAIN_TYPE_LR_SCHEDULE))
+        g_object_get (schedule, found[i]->name, &held, NULL);
+      if (held != NULL)
+        append_schedule (text, held);
+    }
 }
 
 static char *
@@ -77,9 +96,13 @@ describe_optimizer (OrtrainTrainingSession *session)
 {
   OrtrainOptimizer *optimizer = ortrain_training_options_get_optimizer (session->options);
   OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (session->options);
-  return g_strdup_printf ("%s, learning rate %g, %s", get_class_name (optimizer),
-                          ortrain_optimizer_get_learning_rate (optimizer),
-                          schedule != NULL ? get_class_name (schedule) : "no schedule");
+  GString *text = g_string_new (get_class_name (optimizer));
+  g_string_append_printf (text, ", learning rate %g", ortrain_optimizer_get_learning_rate (optimizer));
+  if (schedule != NULL)
+    append_schedule (text, schedule);
+  else
+    g_string_append (text, ", no schedule");
+  return g_string_free (text, FALSE);
 }
 
 static char *

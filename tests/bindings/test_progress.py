@@ -159,6 +159,22 @@ class Progress(unittest.TestCase):
             self.assertEqual([line.split()[0] for line in summaries[name].splitlines()], names[:n])
         self.assertIn("; resumed behind the steps of epoch 1\n", summaries["resumed"])
 
+    def test_words(self):
+        """Where a resumed training goes on, and what a schedule leads to."""
+        def start(n_epochs, schedule):
+            session, summaries = training_session(schedule=schedule), []
+            data = {"x": np.zeros((64, 4), np.float32), "labels": np.arange(64) % 3}
+            trainer = Ortrain.Trainer(session, data, epochs=n_epochs, checkpoint_dir=os.path.join(folder, "words"), resume=True)
+            trainer.connect("started", lambda trainer, summary: summaries.append(summary))
+            trainer.fit()
+            return summaries[0]
+        first = start(1, Ortrain.WarmUpSchedule(2, Ortrain.EpochSchedule(Ortrain.CosineSchedule(9))))
+        self.assertIn(" epoch\noptimizer ", first)
+        self.assertRegex(first, r"(?m)^optimizer   \w+, learning rate \S+, WarmUpSchedule, EpochSchedule, CosineSchedule$")
+        second = start(2, None)
+        self.assertIn(" epochs; resumed in epoch 2\noptimizer ", second)
+        self.assertRegex(second, "(?m)^optimizer .*, no schedule$")
+
     def test_measures(self):
         """Speed and time left, for handlers: unknown behind the first step, then falling to nothing."""
         x = np.random.default_rng(0).random((64, 4), np.float32)

@@ -127,6 +127,8 @@ class Train(Failures):
         held = ("--validation-split", "0.25")
         self.assertIn("--validation", self.fails(2, *TRAIN, "--metric", "f1"))
         self.assertIn("top5", self.fails(2, *TRAIN, *held, "--metric", "f2"))
+        self.assertIn(" confusion-matrix", self.fails(2, *TRAIN, *held, "--metric", "f2"))
+        self.assertIn("Usage: ortrain train MODEL --data FILE [--output NAME] [--target NAME] ", ortrain("train", "cnn.onnx", status=2)[1])
         self.assertIn("top5", self.fails(2, *TRAIN, *held, "--metric", "top0"))
         self.assertIn("twice", self.fails(2, *TRAIN, *held, "--metric", "r2", "--metric", "r2"))
         self.assertIn("--metric f1 and --metric macro_f1 are the same", self.fails(2, *TRAIN, *held, "--metric", "f1", "--metric", "macro_f1"))

@@ -767,5 +767,6 @@ run (int argc, char *argv[])
   return EXIT_OK;
 }
 
-const Command command_train = { "train", "MODEL --data FILE --output NAME --target NAME [--loss KIND] [--epochs N] …",
+const Command command_train = { "train",
+                                "MODEL --data FILE [--output NAME] [--target NAME] [--loss KIND] [--epochs N] …",
                                 "Train a model", run };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define CONFUSION_MATRIX "confusion-matrix"
-#define METRICS "topN (top5), f1, precision, recall (or micro_f1 …), mae, rmse, r2"
+#define METRICS "topN (top5), f1, precision, recall (or micro_f1 …), mae, rmse, r2, " CONFUSION_MATRIX
 
 OrtrainMetric *
 train_metrics_make (const char *name, const char *output, const char *target)
