@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """What the reference says of everything: test_documented.py ORTRAIN.gir."""
 import pathlib
+import re
 import sys
 import unittest
 import xml.etree.ElementTree
@@ -54,6 +55,13 @@ class Documented(unittest.TestCase):
                         described.append(result)
                     missing += [f"{name} ({part.get('name') or 'returned'})" for part in described if not text_of(part)]
         self.assertEqual(missing, [])
+
+    def test_pages(self):
+        """Every page has the title that the front page lists it by."""
+        pages = sorted((here.parent.parent / "doc").glob("*.md"))
+        self.assertGreater(len(pages), 10)
+        titles = [re.match(r"Title: (.+)\n\n# (.+)\n", page.read_text()) for page in pages]
+        self.assertEqual([page.name for page, title in zip(pages, titles) if not title or title[1] != title[2]], [])
 
 
 main()
