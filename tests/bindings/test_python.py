@@ -101,6 +101,7 @@ class Constructors(unittest.TestCase):
         self.fails(ValueError, lambda: Ortrain.TrainingOptions(precision="f8"), "bf16", "'f8'")
         self.fails(TypeError, lambda: Ortrain.CrossEntropyLoss(3), "output", "string")
         self.fails(TypeError, lambda: Ortrain.MemoryPlan(peak_bytes=3), "read-only")
+        self.fails(ValueError, lambda: Ortrain.TensorDataset("table.csv"), "table.csv is a table", "new_from_csv", "CsvFormat.new_for_graph")
         self.fails(TypeError, lambda: session.train_step([1]), "mapping")
         self.fails(TypeError, lambda: session.train_step({1: [1]}), "strings")
 
@@ -149,7 +150,7 @@ class Descriptions(unittest.TestCase):
                 (session, "TrainingSession", "'linear'", "6 steps"), (linear_model(), "Model", "'linear'", "15 parameters"),
                 (Ortrain.InferenceSession(linear_model()), "InferenceSession", "'linear'"), (trainer, "Trainer", "3 epochs", "64 items"),
                 (loader, "DataLoader", "batches of 16", "64 items"), (history, "TrainingHistory", "3"), (history.epochs[0], "EpochRecord", "epoch"),
-                (history.epochs, "[<Ortrain.EpochRecord epoch=1, ", ", <Ortrain.EpochRecord epoch=3, "), (graph.get_nodes(), "[<Ortrain.Node Gemm 'fc'>]"),
+                (history.epochs, "[<Ortrain.EpochRecord epoch=1, loss=", ">, <Ortrain.EpochRecord epoch=3, "), (graph.get_nodes(), "[<Ortrain.Node Gemm 'fc'>]"),
                 (Ortrain.Graph("").get_nodes(), "[]"), (plan.blocks, f", … {len(plan.blocks)} in all]"),
                 (Ortrain.TrainingOptions([Ortrain.CrossEntropyLoss("a", "b")]), "losses=[Ortrain.CrossEntropyLoss(output='a', target='b')]"),
                 (Ortrain.Normalize([0.5, 0.25], [1, 0.1]), "Ortrain.Normalize([0.5, 0.25], [1.0, 0.1])"),
@@ -161,6 +162,7 @@ class Descriptions(unittest.TestCase):
                 (session.get_memory_report(), "MemoryReport", "rank-0 step"), (Ortrain.Checkpoint(), "Checkpoint of nothing")):
             for word in words:
                 self.assertIn(word, repr(thing))
+        self.assertRegex(repr(history.epochs[0]), rf" loss={history.epochs[0].loss:.6g}, .*, seconds=[\d.e-]+, peak_bytes=\d+>$")
         self.assertIn("<Ortrain.Progress epoch 3 of 3, step 2 of 2, loss ", progress[-1])
 
     def test_signatures(self):

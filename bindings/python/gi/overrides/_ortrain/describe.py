@@ -123,7 +123,7 @@ _MOST_ITEMS = 4
 
 
 def _settings(self):
-    """What was set, as it is typed."""
+    """What was set, as it is typed, and what was found."""
     found = []
     for name, pspec in values.properties_of(type(self)).items():
         value = self.get_property(pspec.name) if pspec.flags & GObject.ParamFlags.READABLE else None
@@ -131,7 +131,8 @@ def _settings(self):
             continue
         if values.is_settable(pspec) and hasattr(pspec, "default_value") and value == pspec.default_value and name != "learning_rate":
             continue
-        found.append(f"{name}={show(value)}")
+        measured = isinstance(value, float) and not values.is_settable(pspec)
+        found.append(f"{name}={value:.6g}" if measured else f"{name}={show(value)}")
     return ", ".join(found)
 
 

@@ -224,6 +224,9 @@ class TensorDataset(Ortrain.TensorDataset):
 @constructor(TensorDataset)
 def _new_tensor_dataset(source):
     if isinstance(source, str) or hasattr(source, "__fspath__"):
+        if str(source).endswith((".csv", ".tsv")):
+            raise ValueError(f"{source} is a table, whose columns a graph or you have to name: TensorDataset.new_from_csv(path, "
+                             "CsvFormat.new_for_graph(session.training_graph, None))")
         return Ortrain.TensorDataset.new_from_npz(str(source))
     return Ortrain.TensorDataset.new(as_dict(source))
 
