@@ -13,6 +13,7 @@
 #define PLAIN_INTERVAL (10 * G_USEC_PER_SEC)
 #define MIN_BAR 8
 #define MAX_BAR 24
+#define EPOCH_INDENT 4
 #define NAME_WIDTH 12
 #define PLAIN_COLUMNS 120
 
@@ -68,21 +69,18 @@ print_line (OrtrainProgressDisplay *self, const char *text)
   write_text (self->fd, line);
 }
 
-/* "name  text", with the text wrapped at so many columns. */
+/* Appends a text that begins at a column, its parts on further lines where they do not fit. between: ends in a space, in
+ * whose place a line ends */
 static void
-append (GString *lines, const char *name, const char *text, guint columns)
+append_wrapped (GString *lines, const char *text, const char *between, gsize column, guint indent, guint columns)
 {
-  const guint indent = columns >= 3 * NAME_WIDTH ? NAME_WIDTH : 2;
-  g_auto (GStrv) words = g_strsplit (text, " ", -1);
-  if (lines->len > 0)
-    g_string_append_c (lines, '\n');
-  g_string_append_printf (lines, "%-*s", (int) indent, name);
-  gsize column = MAX (indent, strlen (name) + 1);
-  if (strlen (name) >= indent)
-    g_string_append_c (lines, ' ');
-  for (guint i = 0; words[i] != NULL; i++)
+  const gsize n_between = strlen (between);
+  g_auto (GStrv) parts = g_strsplit (text, between, -1);
+  for (guint i = 0; parts[i] != NULL; i++)
     {
-      const gsize length = strlen (words[i]);
+      const gsize length = strlen (parts[i]) + (parts[i + 1] != NULL ? n_between - 1 : 0);
+      if (i > 0)
+        g_string_append_len (lines, between, (gssize) n_between - 1);
       if (i > 0 && column + 1 + length > columns - 1)
         {
           g_string_append_printf (lines, "\n%*s", (int) indent, "");
@@ -93,9 +91,20 @@ append (GString *lines, const char *name, const char *text, guint columns)
           g_string_append_c (lines, ' ');
           column++;
         }
-      g_string_append (lines, words[i]);
+      g_string_append (lines, parts[i]);
       column += length;
     }
+}
+
+/* "name  text", with the text wrapped at so many columns. */
+static void
+append (GString *lines, const char *name, const char *text, guint columns)
+{
+  const guint indent = columns >= 3 * NAME_WIDTH ? NAME_WIDTH : 2;
+  if (lines->len > 0)
+    g_string_append_c (lines, '\n');
+  g_string_append_printf (lines, "%-*s%s", (int) indent, name, strlen (name) >= indent ? " " : "");
+  append_wrapped (lines, text, " ", MAX (indent, strlen (name) + 1), indent, columns);
 }
 
 void
@@ -261,7 +270,10 @@ ortrain_progress_display_epoch (OrtrainProgressDisplay *self, OrtrainEpochRecord
   if (!self->active)
     return;
   g_autofree char *text = ortrain_progress_display_format_epoch (record, self->n_epochs);
-  print_line (self, text);
+  g_autoptr (GString) wrapped = g_string_new (NULL);
+  append_wrapped (wrapped, text, ", ", 0, EPOCH_INDENT,
+                  self->terminal ? ortrain_progress_display_get_columns (self) : G_MAXINT);
+  print_line (self, wrapped->str);
 }
 
 void

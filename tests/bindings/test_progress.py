@@ -86,8 +86,11 @@ class Progress(unittest.TestCase):
                 flat = re.sub(r"\s+", " ", text)
                 for word in wanted:
                     self.assertIn(word, flat)
-                epochs = re.findall(r"(?:^|\x1b\[K|\n)epoch (\d)/3: loss [\d.]+, validation loss [\d.]+, accuracy [\d.]+ %, "
-                                    r"top2_accuracy [\d.]+, lr [\d.e-]+, memory \d+ B, [\d.]+ s(?=\n)", text)
+                shown = re.sub(r"\r[^\r\n]*?\x1b\[K", "", text)     # what stays, wrapped at commas
+                self.assertLess(max(map(len, shown.split("\n"))), columns)
+                comma = "," + (" " if columns == 200 else r"(?: |\n    )")
+                epochs = re.findall(comma.join([r"(?m)^epoch (\d)/3: loss [\d.]+", r"validation loss [\d.]+", r"accuracy [\d.]+ %",
+                                                r"top2_accuracy [\d.]+", r"lr [\d.e-]+", r"memory \d+ B", r"[\d.]+ s$"]), shown)
                 self.assertEqual(epochs, ["1", "2", "3"])
                 drawn = re.findall(r"\r([^\r\n\x1b]+)\x1b\[K", text)
                 self.assertLess(max(map(len, drawn), default=0), columns)
