@@ -57,3 +57,21 @@ set_up_build () {
 build () {
   if [ -t 1 ]; then NINJA_STATUS='[%f of %t, %e s] ' ninja -C "$@"; else ninja -C "$@" --quiet; fi
 }
+
+# bare_system FOLDER LOG: Debian's smallest system, of this release and from where this system has its packages. As root.
+bare_system () {
+  install_missing debootstrap || return 1
+  local from
+  from=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | head -n 1)
+  echo "A bare system in $1"
+  debootstrap --variant=minbase --no-check-gpg "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$1" "$from" >"$2" 2>&1 ||
+    { tail -n 20 "$2" >&2; return 1; }
+  rm -f "$1/etc/apt/sources.list" # debootstrap's; this system's say the same, or more
+  cp -a /etc/apt/. "$1/etc/apt/"
+  cp /etc/resolv.conf /etc/hosts "$1/etc/"
+  # for pip: from where this system has its packages, and whom it trusts, before and behind the package ca-certificates
+  local file
+  for file in /etc/pip.conf /etc/ssl/certs/ca-certificates.crt /usr/local/share/ca-certificates/*.crt; do
+    [ ! -e "$file" ] || install -D -m 644 "$file" "$1$file"
+  done
+}

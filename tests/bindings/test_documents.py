@@ -96,6 +96,15 @@ class Documents(unittest.TestCase):
         self.assertEqual(self.type("doc/python.md", {"print": lambda *values: printed.append(values)}), 6)
         self.assertEqual(str(printed[-1][0]), "enough")
 
+    def test_precision(self):
+        linear_model().save("model.onnx")
+        np.savez("train.npz", **batch())
+        np.save("x.npy", batch()["x"])
+        variables = {"Ortrain": Ortrain, "model": linear_model(), "losses": [Ortrain.CrossEntropyLoss("logits", "labels")], "print": lambda *values: None}
+        self.assertEqual(self.type("doc/precision.md", variables), 4)
+        self.assertEqual(variables["session"].loss_scale, 2.0 ** 14)
+        self.assertTrue(os.path.exists("trained.onnx"))
+
     def test_examples(self):
         """What the reference shows in Python runs: the examples of a class in order, in a folder and with names of their own."""
         examples = {}

@@ -125,9 +125,26 @@ class Scripts(unittest.TestCase):
             (self.programs / name).symlink_to(shutil.which(name))
         done = subprocess.run([shutil.which("bash"), tree / "tools/quickstart"], capture_output=True, text=True, timeout=60, env={"PATH": str(self.programs)})
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertNotIn("\x1b", done.stdout)               # which is no terminal
         self.assertEqual([call.split()[:3] for call in self.calls() if call.startswith("meson ")], [["meson", "setup", "_quickstart/build"]])
         self.assertEqual([call.split()[1] for call in self.calls() if call.startswith("ortrain ")], ["new", "info", "train", "eval"])
         self.assertEqual(sorted(entry.name for entry in tree.iterdir()), ["_quickstart", "tools"])
+
+    def test_documents(self):
+        """What tools/try-documents types: all commands and all Python of README and doc/, and no page with a block is left out."""
+        done = subprocess.run([sys.executable, source / "tools/try-documents", "--list"], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        lines = [line.split(": ", 2) for line in done.stdout.splitlines()]
+        self.assertEqual([text.split()[0] for page, language, text in lines[:2]], ["tools/quickstart", "tools/check"])
+        typed = {(page, text) for page, language, text in lines if language in ("sh", "python", "c", "json")}
+        for page in [source / "README.md", *(source / "doc").glob("*.md")]:
+            text, name = page.read_text(), str(page.relative_to(source))
+            fenced = re.findall(r"^```\w+\n(.*)", text, re.M)
+            indented = re.findall(r"(?:^|\n)\n    (\S.*)", text)
+            if fenced or indented:
+                self.assertIn(name, [page for page, language, text in lines])
+            for first in [*fenced, *(line for line in indented if re.match(r"(tools/|meson |ninja |ortrain |import |options )", line))]:
+                self.assertTrue(any(p == name and text.startswith(first.replace(", …", "")[:60]) for p, text in typed), (name, first))
 
 
 class Table(unittest.TestCase):
