@@ -26,8 +26,7 @@ install_missing () {
   log=$(mktemp -t ortrain-apt-XXXXXX.log) # a name of one's own: others' files are not overwritten
   "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq
   "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" 2>&1 |
-    tee "$log" | show_packages
-  status=${PIPESTATUS[0]}
+    tee "$log" | show_packages && status=${PIPESTATUS[0]} || status=${PIPESTATUS[0]} # also where a failure ends the script
   [ "$status" -eq 0 ] || tail -n 20 "$log" >&2
   rm -f "$log"
   return "$status"

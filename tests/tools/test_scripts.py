@@ -93,9 +93,10 @@ class Scripts(unittest.TestCase):
         self.put("dpkg-query", "exit 1")
         self.put("id", "echo 0")
         self.put("apt-get", '[ "$1" = update ] || { echo "E: Unable to locate package two"; exit 100; }')
-        done = self.run_script("install_missing two || exit 3")
-        self.assertEqual((done.returncode, done.stderr), (3, "E: Unable to locate package two\n"))
-        self.assertEqual(list(self.temporary.iterdir()), [])
+        for script, status in (("install_missing two || exit 3", 3), ("install_missing two", 100), ("set -o pipefail; install_missing two", 100)):
+            done = self.run_script(script)
+            self.assertEqual((done.returncode, done.stderr), (status, "E: Unable to locate package two\n"), script)
+            self.assertEqual(list(self.temporary.iterdir()), [])
 
     def test_failed_tests(self):
         """What stands at the end of tools/check: each subtest that failed, and programs that ended before they said so."""
