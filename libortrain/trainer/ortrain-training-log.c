@@ -263,12 +263,17 @@ ortrain_training_log_free (OrtrainTrainingLog *self)
   g_free (self);
 }
 
+/* The shortest text that is read as the same number. */
 static void
 append_number (GByteArray *bytes, double number, gboolean json)
 {
+  static const char *const formats[] = { "%.15g", "%.16g", "%.17g" };
   char text[G_ASCII_DTOSTR_BUF_SIZE];
-  if (isfinite (number))
-    append_text (bytes, g_ascii_dtostr (text, sizeof text, number));
+  gboolean same = FALSE;
+  for (guint i = 0; isfinite (number) && !same && i < G_N_ELEMENTS (formats); i++)
+    same = g_ascii_strtod (g_ascii_formatd (text, sizeof text, formats[i], number), NULL) == number;
+  if (same)
+    append_text (bytes, text);
   else
     append_text (bytes, json ? "null" : isnan (number) ? "nan" : number > 0 ? "inf" : "-inf");
 }

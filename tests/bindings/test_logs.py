@@ -128,6 +128,7 @@ class Logs(unittest.TestCase):
                              {name for name in row if row[name] and name not in ("event", "epoch", "step")})
             for name in ("loss", "learning_rate", "validation_loss", "accuracy", "seconds"):
                 self.assertEqual(item.get(name), float(row[name]) if row[name] else None)
+                self.assertLessEqual(len(row[name]), len(repr(float(row[name] or 0))))      # 0.1 is no 0.10000000000000001
             prefix = "train" if item["event"] == "step" else "epoch"
             wanted = {f"{prefix}/loss": item["loss"], f"{prefix}/learning_rate": item["learning_rate"]}
             if prefix == "epoch":
