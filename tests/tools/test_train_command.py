@@ -300,6 +300,18 @@ class Train(Failures):
         out, _ = ortrain(*TRAIN, "--epochs", "3", "--checkpoint", "work", "--resume")
         self.assertIn("were done before", out)
 
+    def test_other_batches(self):
+        """A schedule over the updates of all epochs would end too early, or too late, with batches of another size."""
+        train = [*TRAIN, "--export", "other-batches.onnx", "--checkpoint", "other-batches"]
+        ortrain(*train, "--epochs", "1", "--schedule", "cosine")
+        more = [*train, "--epochs", "2", "--resume"]
+        for schedule in ("linear", "cosine", "one-cycle"):
+            text = self.fails(2, *more, "--schedule", schedule, "--batch-size", "16")
+            self.assertIn("other-batches were of 32 items, not 16", text)
+        self.assertIn("not 64", self.fails(2, *more, "--schedule", "cosine", "--accumulation-steps", "2"))
+        ortrain(*more, "--schedule", "cosine", "--batch-size", "16", "--accumulation-steps", "2")     # as many items
+        ortrain(*train, "--epochs", "3", "--resume", "--batch-size", "16")                        # its schedule does not fall
+
     def test_monitor(self):
         """What is exported is the best epoch by what is monitored; a metric that is monitored is computed."""
         measured = [*TRAIN, "--validation", "test.images,test.labels", "--epochs", "6", "--learning-rate", "0.02", "--json"]

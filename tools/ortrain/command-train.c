@@ -656,6 +656,10 @@ run (int argc, char *argv[])
   const guint64 n_batches = (ortrain_dataset_get_length (dataset) + (guint) batch_size - 1) / (guint) batch_size;
   const guint n_together = ortrain_training_options_get_accumulation_steps (options);
   const guint64 n_updates = (n_batches + n_together - 1) / n_together;
+  const guint64 items = (guint64) batch_size * n_together;
+  if (continues && !train_schedule_check_items (schedule_name, checkpoint, items, &error))
+    return command_fail (error);
+  train_schedule_keep_items (session, items);
   if (warm_up_epochs > 0)
     warm_up = (gint64) (warm_up_epochs * (double) n_updates + 0.5);
 

@@ -63,3 +63,41 @@ train_schedule_make (const char *name, guint64 n_steps, gint64 warm_up, const Tr
                "There is no schedule '%s'; the schedules are constant, linear, cosine, one-cycle, plateau", name);
   return NULL;
 }
+
+#define KEY_ITEMS "train.items-per-update"
+
+void
+train_schedule_keep_items (OrtrainTrainingSession *session, guint64 items)
+{
+  g_autofree char *text = g_strdup_printf ("%" G_GUINT64_FORMAT, items);
+  ortrain_training_session_set_metadata (session, KEY_ITEMS, text);
+}
+
+static gboolean
+falls_over_updates (const char *name)
+{
+  return name != NULL &&
+         (g_str_equal (name, "linear") || g_str_equal (name, "cosine") || g_str_equal (name, "one-cycle"));
+}
+
+gboolean
+train_schedule_check_items (const char *name, const char *checkpoint, guint64 items, GError **error)
+{
+  if (!falls_over_updates (name))
+    return TRUE;
+  g_autoptr (OrtrainCheckpoint) loaded = ortrain_checkpoint_load (checkpoint, error);
+  GVariant *metadata = loaded != NULL ? ortrain_checkpoint_get_value (loaded, "metadata") : NULL; /* of the session */
+  const char *text = NULL;
+  guint64 before;
+  if (loaded == NULL)
+    return FALSE;
+  if (metadata == NULL || !g_variant_is_of_type (metadata, G_VARIANT_TYPE ("a{ss}")) ||
+      !g_variant_lookup (metadata, KEY_ITEMS, "&s", &text) ||
+      !g_ascii_string_to_unsigned (text, 10, 1, G_MAXUINT64, &before, NULL) || before == items)
+    return TRUE;
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+               "--schedule %s falls over the updates of all epochs, and those of %s were of %" G_GUINT64_FORMAT
+               " items, not %" G_GUINT64_FORMAT ": go on with that batch size, or with --schedule constant",
+               name, checkpoint, before, items);
+  return FALSE;
+}
