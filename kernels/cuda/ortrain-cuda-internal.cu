@@ -97,12 +97,12 @@ static bool
 can_join (const OrtrainKernelCall *call)
 {
   const Constants *constants = (const Constants *) call->constants;
-  return call->run == run_accumulate && (call->accumulates != 0 || call->gradients != 0) && constants->n_elements > 0 &&
+  return (call->accumulates != 0 || call->gradients != 0) && constants->n_elements > 0 &&
          constants->n_elements <= MOST_JOINED_ELEMENTS && constants->dtype != ORTRAIN_DTYPE_FLOAT64;
 }
 
-guint
-ortrain_cuda_run_accumulates (const OrtrainKernelCall *calls, guint n_calls)
+static guint
+run_accumulates (const OrtrainKernelCall *calls, guint n_calls)
 {
   JoinedTable table;
   guint n = 0;
@@ -110,7 +110,10 @@ ortrain_cuda_run_accumulates (const OrtrainKernelCall *calls, guint n_calls)
   while (n < n_calls && n < MOST_JOINED && can_join (&calls[n]))
     n++;
   if (n < 2)
-    return 0;
+    {
+      run_accumulate (calls);
+      return 1;
+    }
   for (guint i = 0; i < MOST_JOINED; i++)
     {
       const OrtrainKernelCall *call = &calls[i < n ? i : 0];
@@ -196,7 +199,7 @@ static const OrtrainKernel rows[] = {
   { "Copy", "org.ortrain", 0, prepare_copy, run_copy },
   { "Offload", "org.ortrain", 0, prepare_copy, run_copy },
   { "Reload", "org.ortrain", 0, prepare_copy, run_copy },
-  { "Accumulate", "org.ortrain", 0, prepare_accumulate, run_accumulate },
+  { "Accumulate", "org.ortrain", 0, prepare_accumulate, run_accumulate, 0, 0, NULL, run_accumulates },
   { "StepGuard", "org.ortrain", ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64), prepare_guard,
     run_guard },
 };

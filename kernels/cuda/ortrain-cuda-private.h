@@ -76,9 +76,6 @@ gboolean ortrain_cuda_refuse (const OrtrainKernelSetup *setup, GError **error, c
 gboolean ortrain_cuda_check (cudaError_t code, const char *what, GError **error);
 /* For run, which returns nothing: remembered, and reported by submit. */
 void ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...) G_GNUC_PRINTF (2, 3);
-/* Runs the calls of Accumulate that follow each other from the first on as one, if there are several; how many it has
- * run. */
-ORTRAIN_CUDA_EXTERN guint ortrain_cuda_run_accumulates (const OrtrainKernelCall *calls, guint n_calls);
 /* Multiprocessors of the device in use, for the sizes of grids. */
 guint ortrain_cuda_get_n_processors (const OrtrainKernelCall *call);
 

@@ -221,8 +221,10 @@ run_calls (OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls,
     {
       if (cancellable != NULL && g_cancellable_set_error_if_cancelled (cancellable, error))
         return FALSE;
-      n = ortrain_cuda_run_accumulates (calls + i, n_calls - i);
-      if (n == 0)
+      n = MIN (calls[i].n_joined, n_calls - i);
+      if (n > 1)
+        n = calls[i].run_joined (calls + i, n);
+      else
         {
           calls[i].run (&calls[i]);
           n = 1;
@@ -354,7 +356,6 @@ cuda_free_provider (OrtrainProvider *provider)
 
 static const OrtrainProviderClass cuda_class = {
   .name = "cuda",
-  .joins_accumulates = TRUE,
   .reads_host = FALSE,
   .alignment = { 256, 4096 },
   .flops_per_byte = 100,

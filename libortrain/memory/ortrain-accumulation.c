@@ -201,11 +201,12 @@ take_over (OrtrainGraph *graph, OrtrainValue *from, OrtrainValue *to)
 #define MOST_WAITING_BYTES 65536
 
 static gboolean
-can_run_last (const OrtrainPlanning *self, const OrtrainValue *gradient, const OrtrainNode *copy)
+can_run_last (OrtrainPlanning *self, const OrtrainValue *gradient, const OrtrainNode *copy)
 {
   gint64 dims[ORTRAIN_MAX_RANK], n_elements;
   gsize n_bytes;
-  if (!self->request->provider->klass->joins_accumulates || copy->phase != ORTRAIN_PHASE_BACKWARD ||
+  const OrtrainPreparedKernel *kernel = ortrain_planning_node (self, copy)->kernel;
+  if (kernel == NULL || kernel->kernel->run_joined == NULL || copy->phase != ORTRAIN_PHASE_BACKWARD ||
       !ortrain_planning_measure_value (gradient, dims, &n_elements, &n_bytes) || n_bytes > MOST_WAITING_BYTES)
     return FALSE;
   for (guint u = 0; u < gradient->uses.n; u++)

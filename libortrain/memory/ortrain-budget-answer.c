@@ -201,6 +201,7 @@ put_kernels (Sink *to, const OrtrainMemoryPlan *plan)
       put_text (to, kernel->kernel->op_type);
       put_int (to, (gint64) kernel->workspace_bytes);
       put_int (to, (gint64) kernel->can_accumulate);
+      put_int (to, kernel->kernel->run_joined != NULL);
       put_double (to, kernel->flops);
       put_double (to, kernel->bytes_moved);
       put_int (to, kernel->n_outputs);
@@ -228,7 +229,7 @@ put_plan (Sink *to, const OrtrainMemoryPlan *plan)
     {
       const OrtrainPlanStep *step = &plan->steps[s];
       PUT_INTS (to, step->node->number, step->recomputes, step->phase, step->stream, step->n_inputs, step->n_outputs,
-                step->workspace, step->n_waits, (gint64) step->accumulates, (gint64) step->gradients);
+                step->workspace, step->n_joined, step->n_waits, (gint64) step->accumulates, (gint64) step->gradients);
       put_double (to, step->flops);
       put_double (to, step->bytes_moved);
     }
@@ -247,7 +248,6 @@ static void
 put_provider (Sink *to, const OrtrainProviderClass *klass)
 {
   put_text (to, klass->name);
-  put_int (to, klass->joins_accumulates);
   put_int (to, klass->reads_host);
   for (guint i = 0; i < ORTRAIN_N_MEMORY_SPACES; i++)
     put_int (to, (gint64) klass->alignment[i]);

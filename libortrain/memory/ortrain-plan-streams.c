@@ -212,7 +212,7 @@ find_last_beside (const Streams *self, const GArray *const *steps, gint32 s)
   return last;
 }
 
-/* Of each value, the last step of each stream that touches it decides. */
+/* Of each value, the last step of each stream that touches it decides; steps that run together touch it at the same time. */
 static void
 extend_lifetimes (Streams *self)
 {
@@ -222,24 +222,68 @@ extend_lifetimes (Streams *self)
     steps[k] = g_array_new (FALSE, FALSE, sizeof (gint32));
   for (gint32 s = 0; s < (gint32) plan->n_steps; s++)
     g_array_append_val (steps[plan->steps[s].stream], s);
-  g_autofree gint32 *beside = g_new (gint32, plan->n_steps + 1);
-  for (gint32 s = 0; s < (gint32) plan->n_steps; s++)
-    beside[s] = find_last_beside (self, (const GArray *const *) steps, s);
+  gint32 first = 0, last = 0;
   for (gint32 s = 0; s < (gint32) plan->n_steps; s++)
     {
       const OrtrainPlanStep *step = &plan->steps[s];
       const guint n = (guint) step->n_inputs + step->n_outputs;
+      if (s == 0 || plan->steps[s - 1].n_joined == 1)
+        {
+          first = s;
+          last = find_last_beside (self, (const GArray *const *) steps, s + (gint32) step->n_joined - 1);
+        }
       for (guint i = 0; i <= n; i++)
         {
           const guint32 operand = i < n ? plan->operands[step->first_operand + i] : step->workspace;
           if (operand == ORTRAIN_NO_BUFFER)
             continue;
           OrtrainPlanValue *root = &plan->values[plan->values[operand].root];
-          root->last = MAX (root->last, beside[s]);
+          root->first = root->first == s ? first : root->first;
+          root->last = MAX (root->last, last);
         }
     }
   for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
     g_array_unref (steps[k]);
+}
+
+/* A root that a step touches, by the group of steps that it would run with: FALSE if another of them writes it, or reads
+ * what this one writes. readers, writers: [n_values], the last step that does. */
+static gboolean
+is_free (const gint32 *readers, const gint32 *writers, guint32 root, gint32 first, gboolean writes)
+{
+  return writers[root] < first && (!writes || readers[root] < first);
+}
+
+/* Steps that follow each other, of a kernel that runs several as one, if none needs what another writes. */
+static void
+join_steps (OrtrainMemoryPlan *plan)
+{
+  g_autofree gint32 *readers = g_new (gint32, plan->n_values + 1), *writers = g_new (gint32, plan->n_values + 1);
+  memset (readers, 0xff, (plan->n_values + 1) * sizeof *readers);
+  memset (writers, 0xff, (plan->n_values + 1) * sizeof *writers);
+  gint32 first = 0; /* of the steps that run with this one */
+  for (gint32 s = 0; s < (gint32) plan->n_steps; s++)
+    {
+      OrtrainPlanStep *step = &plan->steps[s];
+      const guint32 *operands = plan->operands + step->first_operand;
+      const guint n = (guint) step->n_inputs + step->n_outputs;
+      gboolean joins = s > first && step->kernel->run_joined != NULL && step->kernel == plan->steps[first].kernel &&
+                       step->stream == plan->steps[first].stream;
+      for (guint i = 0; i < n && joins; i++)
+        joins = operands[i] == ORTRAIN_NO_BUFFER ||
+                is_free (readers, writers, plan->values[operands[i]].root, first, i >= step->n_inputs);
+      first = joins ? first : s;
+      step->n_joined = joins ? 0 : 1; /* for now, of the first one of several */
+      for (guint i = 0; i < n; i++)
+        if (operands[i] != ORTRAIN_NO_BUFFER)
+          (i < step->n_inputs ? readers : writers)[plan->values[operands[i]].root] = s;
+    }
+  for (guint s = plan->n_steps, n = 0; s-- > 0;)
+    {
+      const gboolean is_first = plan->steps[s].n_joined == 1;
+      plan->steps[s].n_joined = ++n;
+      n = is_first ? 0 : n;
+    }
 }
 
 void
@@ -256,7 +300,6 @@ ortrain_planning_make_streams (OrtrainPlanning *self)
   memset (streams.accesses, 0xff, (plan->n_values + 1) * sizeof (Access));
   memset (streams.last, 0xff, sizeof streams.last);
   memset (&streams.submitted, 0xff, sizeof streams.submitted);
-  gboolean several = FALSE;
   for (guint s = 0; s < plan->n_steps; s++)
     {
       if (s > 0 && plan->steps[s].phase != plan->steps[s - 1].phase)
@@ -266,11 +309,10 @@ ortrain_planning_make_streams (OrtrainPlanning *self)
           g_array_set_size (streams.offloads, 0);
         }
       plan->steps[s].stream = choose_stream (&streams, self->request, &plan->steps[s]);
-      several = several || plan->steps[s].stream != plan->steps[0].stream;
       order_step (&streams, s);
     }
-  if (several)
-    extend_lifetimes (&streams);
+  join_steps (plan);
+  extend_lifetimes (&streams);
   plan->n_waits = streams.waits->len;
   plan->waits = (guint32 *) g_array_free (streams.waits, FALSE);
   g_free (streams.clocks);

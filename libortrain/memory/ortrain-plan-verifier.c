@@ -564,6 +564,43 @@ find_overtaken (const Verifier *self, gint32 *overtaken)
       }
 }
 
+/* Steps that may run together are of one kernel that can do so, on one stream, and none touches what another writes. */
+static gboolean
+check_joined (const Verifier *self, GError **error)
+{
+  g_autofree guint *toucher = g_new0 (guint, self->n_values + 1); /* of a root: the first step of these, + 1 */
+  g_autofree guint *writer = g_new0 (guint, self->n_values + 1);
+  for (guint s = 0, end = 0; s < self->n_steps; s = end)
+    {
+      end = s + self->steps[s].n_joined;
+      if (end <= s || end > self->n_steps)
+        return refuse (error, "step %u runs together with %u steps", s, self->steps[s].n_joined);
+      for (guint t = s; t < end && end > s + 1; t++)
+        {
+          const OrtrainPlanStep *step = &self->steps[t];
+          if (step->n_joined != end - t || step->kernel != self->steps[s].kernel || step->kernel->run_joined == NULL ||
+              step->stream != self->steps[s].stream)
+            return refuse (error, "steps %u and %u cannot run together", s, t);
+          for (guint i = 0; i < (guint) step->n_inputs + step->n_outputs; i++)
+            {
+              const guint32 buffer = self->operands[step->first_operand + i];
+              const guint32 root = buffer != NONE ? self->values[buffer].root : NONE;
+              if (root == NONE)
+                continue;
+              const guint other = i >= step->n_inputs ? toucher[root] : writer[root];
+              if (other > s && other <= t)
+                return refuse (error, "steps %u and %u run together, and one needs what the other writes", other - 1,
+                               t);
+              if (i >= step->n_inputs)
+                writer[root] = t + 1;
+              if (toucher[root] <= s)
+                toucher[root] = t + 1;
+            }
+        }
+    }
+  return TRUE;
+}
+
 typedef struct
 {
   gint32 first, last;
@@ -631,9 +668,11 @@ check_lifetimes (Verifier *self, GError **error)
   find_overtaken (self, overtaken);
   for (guint32 i = 0; i < self->n_values; i++)
     spans[i] = (Span){ G_MAXINT32, -1, self->values[i].offset, self->values[i].offset + self->values[i].bytes, i };
-  for (gint32 s = 0; s < n; s++)
+  for (gint32 s = 0, first = 0; s < n; s++)
     {
       const OrtrainPlanStep *step = &self->steps[s];
+      const gint32 last = s + (gint32) step->n_joined - 1;
+      first = s == 0 || self->steps[s - 1].n_joined == 1 ? s : first;
       guint n_buffers = (guint) step->n_inputs + step->n_outputs;
       for (guint i = 0; i <= n_buffers; i++)
         {
@@ -641,8 +680,8 @@ check_lifetimes (Verifier *self, GError **error)
           if (buffer == NONE)
             continue;
           Span *span = &spans[self->values[buffer].root];
-          span->first = MIN (span->first, s);
-          span->last = MAX (span->last, overtaken[s]);
+          span->first = MIN (span->first, first);
+          span->last = MAX (span->last, overtaken[last]);
         }
     }
   for (guint i = 0; i < graph->outputs->len; i++)
@@ -715,7 +754,7 @@ ortrain_plan_verify (OrtrainMemoryPlan *plan, GError **error)
     }
   for (guint s = 0; ok && s < self.n_steps; s++)
     ok = run_step (&self, s, ortrain_memory_plan_peek_inplace (plan), error);
-  ok = ok && check_end (&self, error) && check_lifetimes (&self, error);
+  ok = ok && check_joined (&self, error) && check_end (&self, error) && check_lifetimes (&self, error);
 
   g_free (self.meaning);
   g_free (self.content);

@@ -71,6 +71,7 @@ typedef struct
   OrtrainPlanStream stream;
   guint32 first_wait, n_waits; /* in plan->waits: steps of other streams, before this one */
   gint32 recomputes;           /* step it runs again, or -1 */
+  guint32 n_joined;            /* steps from this one on that may run together, 1: this one alone */
   guint64 accumulates;         /* bit k: output k is added to what is there in any case */
   guint64 gradients; /* bit k: output k is a gradient in its persistent place: added when the step block says so */
   gconstpointer constants;

@@ -121,6 +121,9 @@ struct _OrtrainKernelCall
   guint64 accumulates; /* bit k: output k is added to what is there; only where can_accumulate allows it */
   guint64 gradients;   /* bit k: it is if the step block says that gradients are */
   const OrtrainKernelContext *context;
+  /* NULL, or runs calls that follow each other from this one on, together; how many it has run. */
+  guint (*run_joined) (const OrtrainKernelCall *calls, guint n_calls);
+  guint32 n_joined; /* how many may: this one, and those behind it of the same kernel that need nothing of each other */
 };
 
 typedef gboolean (*OrtrainKernelPrepareFunc) (OrtrainKernelSetup *setup, GError **error);
@@ -138,6 +141,9 @@ struct _OrtrainKernel
   OrtrainDTypeSet mixed_dtypes;
   /* NULL: whatever the sets above allow; else whether it takes these types together. */
   gboolean (*takes) (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs);
+  /* NULL, or runs several calls together, which do not read what another of them writes: from the first on as many as it
+   * can, at least 1; how many it has run. All of their operands and workspaces are there at the same time. */
+  guint (*run_joined) (const OrtrainKernelCall *calls, guint n_calls);
 };
 
 /* Bit k: this run adds output k to what is there. For kernels on the host. */

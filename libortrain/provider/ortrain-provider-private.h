@@ -28,9 +28,8 @@ typedef struct _OrtrainCapture OrtrainCapture;
 
 typedef struct
 {
-  const char *name;           /* "cpu" */
-  gboolean joins_accumulates; /* calls of Accumulate that follow each other run as one: they are planned so */
-  gboolean reads_host;        /* kernels read the host's memory, and the host reads the device's: nothing is copied */
+  const char *name;    /* "cpu" */
+  gboolean reads_host; /* kernels read the host's memory, and the host reads the device's: nothing is copied */
   gsize alignment[ORTRAIN_N_MEMORY_SPACES]; /* of what allocate returns: a multiple of ORTRAIN_DEVICE_ALIGNMENT */
   double flops_per_byte;   /* that it computes while a byte of its memory is moved: weighs the work of kernels */
   gint64 launch_bytes;     /* of its memory, moved in the time that it takes to start a kernel; 0: next to none */

@@ -281,6 +281,8 @@ ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution)
         .accumulates = step->accumulates,
         .gradients = step->gradients,
         .context = ortrain_execution_peek_context (execution, step->stream),
+        .run_joined = step->kernel->run_joined,
+        .n_joined = step->n_joined,
       };
     }
   for (guint s = 0; s < self->n_steps; s++)

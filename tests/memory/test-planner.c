@@ -528,6 +528,8 @@ test_verifier (Fixture *fixture, gconstpointer data)
   for (guint s = 0; s < plan->n_steps; s++)
     {
       MUTATE (plan->steps[s].stream, ORTRAIN_STREAM_HOST, "a step of the device on the host", s);
+      MUTATE (plan->steps[s].n_joined, 0, "a step that does not run", s);
+      MUTATE (plan->steps[s].n_joined, 2, "steps together whose kernel runs them one by one", s);
       for (guint w = 0; w < plan->steps[s].n_waits; w++)
         {
           guint32 *wait = &plan->waits[plan->steps[s].first_wait + w];
