@@ -25,6 +25,15 @@
 #define ORTRAIN_CUDA_SHARED(type, name, count) SIMT_SHARED (type, name, count)
 #endif
 
+/* A parameter of a kernel that is large: tables with an entry for each of many tensors. All threads read the same one. It
+ * has at most ORTRAIN_CUDA_MOST_PARAMETER_BYTES with the others. */
+#if defined(__CUDACC__)
+#define ORTRAIN_CUDA_LARGE(type) const __grid_constant__ type
+#else
+#define ORTRAIN_CUDA_LARGE(type) const type &
+#endif
+#define ORTRAIN_CUDA_MOST_PARAMETER_BYTES 32764
+
 /* An array of a block, as if `type name[count]` were declared for the block: type, name and a constant count. Launching:
  *   ortrain_cuda_launch (call, "softmax", grid, block, softmax_kernel<float>, arguments…);
  * Errors of a launch are found by submit. name: what tests count launches by. */
@@ -42,7 +51,7 @@ ortrain_cuda_launch (const OrtrainKernelCall *call, const char *name, dim3 grid,
       },
       values);
 #else
-  const SimtClosure<P...> closure = { kernel, std::tuple<P...> (static_cast<P> (arguments)...) };
+  const SimtClosure<P...> closure = { kernel, std::tuple<std::decay_t<P>...> (static_cast<P> (arguments)...) };
   simt_launch (ortrain_cuda_get_stream (call)->stream, name, grid, block, simt_invoke<P...>, &closure, sizeof closure);
 #endif
 }

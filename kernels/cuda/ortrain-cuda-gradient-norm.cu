@@ -8,7 +8,10 @@
  * Squares are summed in double, spans in the order of the gradients. */
 
 #define SPAN 16384
-#define MOST_TENSORS 96 /* of one launch: what its arguments have room for */
+
+/* Tensors of a launch: what its parameters have room for. A table for few is copied faster at each launch. */
+#define FEW_TENSORS 96
+#define MOST_TENSORS 1300
 
 typedef struct
 {
@@ -18,11 +21,11 @@ typedef struct
   OrtrainDType dtype;
 } Gradient;
 
-typedef struct
+template <int capacity> struct Gradients
 {
   guint32 n_gradients, n_spans;
-  Gradient gradients[MOST_TENSORS];
-} Gradients;
+  Gradient gradients[capacity];
+};
 
 typedef struct
 {
@@ -81,19 +84,34 @@ sum_squares (const T *x, gint64 begin, gint64 end)
   return sum;
 }
 
+/* The last one that begins at the span or before. */
+template <int capacity>
+static __device__ int
+find_gradient (const Gradients<capacity> &all, unsigned span)
+{
+  int low = 0, high = (int) all.n_gradients;
+  while (high - low > 1)
+    {
+      const int middle = (low + high) / 2;
+      if (all.gradients[middle].first_span <= span)
+        low = middle;
+      else
+        high = middle;
+    }
+  return low;
+}
+
 /* partials: [n_spans] of the launch */
+template <int capacity>
 static __global__ void
-__launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-    norm_kernel (const Gradients all, const double *scalars, const float *loss_scale, double *partials)
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK) norm_kernel (ORTRAIN_CUDA_LARGE (Gradients<capacity>) all, const double *scalars,
+                                                    const float *loss_scale, double *partials)
 {
   ORTRAIN_CUDA_SHARED (double, scratch, 33);
-  int t = (int) all.n_gradients - 1;
   double sum;
   if (!is_wanted (scalars, loss_scale))
     return; /* all threads alike */
-  while (t > 0 && all.gradients[t].first_span > blockIdx.x)
-    t--;
-  const Gradient &gradient = all.gradients[t];
+  const Gradient &gradient = all.gradients[find_gradient (all, blockIdx.x)];
   const gint64 begin = (gint64) (blockIdx.x - gradient.first_span) * SPAN;
   const gint64 end = begin + SPAN < gradient.n ? begin + SPAN : gradient.n;
   if (gradient.dtype == ORTRAIN_DTYPE_FLOAT32)
@@ -126,32 +144,43 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) finish_norm_kernel (const double *partial
     *norm = sqrt (sum) * scale;
 }
 
+/* Those from the first on that a launch has room for; behind them. */
+template <int capacity>
+static guint
+launch_norm (const OrtrainKernelCall *call, guint first)
+{
+  const Norm *self = (const Norm *) call->constants;
+  const guint n = MIN ((guint) capacity, self->n_gradients - first);
+  const guint32 before = self->gradients[first].first_span;
+  const guint32 end = first + n < self->n_gradients ? self->gradients[first + n].first_span : self->n_spans;
+  Gradients<capacity> some;
+  static_assert (sizeof some + 3 * sizeof (void *) <= ORTRAIN_CUDA_MOST_PARAMETER_BYTES, "no room for the table");
+  memset (&some, 0, sizeof some);
+  some.n_gradients = n;
+  some.n_spans = end - before;
+  for (guint i = 0; i < n; i++)
+    {
+      some.gradients[i] = self->gradients[first + i];
+      some.gradients[i].first_span -= before;
+      some.gradients[i].g = call->inputs[2 + first + i];
+    }
+  if (some.n_spans > 0)
+    ortrain_cuda_launch (call, "gradient-norm", some.n_spans, ORTRAIN_CUDA_BLOCK, norm_kernel<capacity>, some,
+                         (const double *) call->inputs[0], (const float *) call->inputs[1],
+                         (double *) call->workspace + before);
+  return first + n;
+}
+
 static void
 run_norm (const OrtrainKernelCall *call)
 {
   const Norm *self = (const Norm *) call->constants;
   const double *scalars = (const double *) call->inputs[0];
   const float *loss_scale = (const float *) call->inputs[1];
-  double *partials = (double *) call->workspace;
-  for (guint first = 0; first < self->n_gradients; first += MOST_TENSORS)
-    {
-      const guint n = MIN (MOST_TENSORS, self->n_gradients - first);
-      const guint32 before = self->gradients[first].first_span;
-      const guint32 end = first + n < self->n_gradients ? self->gradients[first + n].first_span : self->n_spans;
-      Gradients some;
-      memset (&some, 0, sizeof some);
-      some.n_gradients = n;
-      some.n_spans = end - before;
-      for (guint i = 0; i < n; i++)
-        {
-          some.gradients[i] = self->gradients[first + i];
-          some.gradients[i].first_span -= before;
-          some.gradients[i].g = call->inputs[2 + first + i];
-        }
-      if (some.n_spans > 0)
-        ortrain_cuda_launch (call, "gradient-norm", some.n_spans, ORTRAIN_CUDA_BLOCK, norm_kernel, some, scalars,
-                             loss_scale, partials + before);
-    }
+  const double *partials = (const double *) call->workspace;
+  for (guint first = 0; first < self->n_gradients;)
+    first = self->n_gradients <= FEW_TENSORS ? launch_norm<FEW_TENSORS> (call, first)
+                                             : launch_norm<MOST_TENSORS> (call, first);
   ortrain_cuda_launch (call, "finish-norm", 1, ORTRAIN_CUDA_BLOCK, finish_norm_kernel, partials, self->n_spans, scalars,
                        loss_scale, (double *) call->outputs[0]);
 }

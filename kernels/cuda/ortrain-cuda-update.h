@@ -27,61 +27,92 @@ power (double x, double n)
  * and states in 8 bits of any. Results do not depend on the order of the blocks. */
 
 #define SPAN 16384
-#define MOST_TENSORS ORTRAIN_UPDATE_MAX_TENSORS
 
+/* Tensors of a launch: what its parameters have room for. A table for few is copied faster at each launch. */
+#define FEW_TENSORS 16
+#define MOST_TENSORS 400
+
+/* What a tensor is, and where. */
 typedef struct
 {
   gint64 n;
-  OrtrainDType dtype, gradient, copy; /* copy UNDEFINED: there is none */
-  guint32 parameter;                  /* its position among all, and among the scalars */
-  guint32 first_span, copy_output;
+  void *w, *copy, *states[ORTRAIN_UPDATE_MAX_STATES]; /* copy NULL: there is none */
+  const void *g;
+  double *scratch;   /* see below */
+  gint64 *result;    /* of its node: the first parameter that is broken; NULL: nobody asks */
+  guint32 parameter; /* its position among all, and among the scalars */
+  guint32 first_span;
+  guint16 node; /* of those of the launch */
+  guint8 dtype, gradient, copy_dtype;
   bool in_blocks; /* its states are in 8 bits */
 } Tensor;
 
-typedef struct
+ORTRAIN_FUNCTION gint64
+get_n_spans (const Tensor *tensor)
 {
-  guint32 n_tensors, n_states, n_spans;
-  bool stochastic; /* parameters of bfloat16 are rounded so */
-  Tensor tensors[MOST_TENSORS];
-} Layout;
+  return (tensor->n + SPAN - 1) / SPAN;
+}
 
-/* Where the operands are, and where the spans report. */
+/* In the scratch of a tensor: LAMB's ratio, its sums [2][spans], and what the spans report [spans], bytes. */
+ORTRAIN_FUNCTION gsize
+get_scratch_bytes (const Tensor *tensor)
+{
+  const gsize n_spans = (gsize) get_n_spans (tensor);
+  return (1 + 2 * n_spans) * sizeof (double) + (n_spans + 7) / 8 * 8;
+}
+
+ORTRAIN_FUNCTION double *
+get_sums (const Tensor *tensor, int which)
+{
+  return tensor->scratch + 1 + which * get_n_spans (tensor);
+}
+
+ORTRAIN_FUNCTION guint8 *
+get_reports (const Tensor *tensor)
+{
+  return (guint8 *) get_sums (tensor, 2);
+}
+
+/* What all tensors of a launch share. */
 typedef struct
 {
-  void *w[MOST_TENSORS], *copies[MOST_TENSORS], *states[MOST_TENSORS][ORTRAIN_UPDATE_MAX_STATES];
-  const void *g[MOST_TENSORS];
+  guint32 n_tensors, n_states, n_spans, n_nodes;
+  bool stochastic; /* parameters of bfloat16 are rounded so */
   const double *scalars, *norm;
   const float *loss_scale;
   const OrtrainStepBlock *step;
   const OrtrainFault *fault;
-  double *partials; /* LAMB: [2][n_spans] */
-  double *ratios;   /* LAMB: [n_tensors] */
-  guint8 *broken;   /* [n_spans] */
-} Places;
+} Update;
+
+template <int capacity> struct Table
+{
+  Update update;
+  Tensor tensors[capacity];
+};
 
 /* ---- what all rules share ---- */
 
 static __device__ double
-get_learning_rate (const Places &p, const Tensor &tensor)
+get_learning_rate (const Update &p, const Tensor &tensor)
 {
   return p.scalars[ORTRAIN_UPDATE_LEARNING_RATE (tensor.parameter)];
 }
 
 static __device__ double
-get_weight_decay (const Places &p, const Tensor &tensor)
+get_weight_decay (const Update &p, const Tensor &tensor)
 {
   return p.scalars[ORTRAIN_UPDATE_WEIGHT_DECAY (tensor.parameter)];
 }
 
 static __device__ double
-get_factor (const Places &p, int i)
+get_factor (const Update &p, int i)
 {
   return p.scalars[ORTRAIN_UPDATE_FACTORS + i];
 }
 
 /* With clipping. */
 static __device__ double
-get_gradient_scale (const Places &p)
+get_gradient_scale (const Update &p)
 {
   const double greatest = p.scalars[ORTRAIN_UPDATE_MAX_NORM];
   double scale = p.scalars[ORTRAIN_UPDATE_GRADIENT_SCALE];
@@ -97,7 +128,7 @@ get_gradient_scale (const Places &p)
 
 /* Gradients that are not finite leave everything as it is, and so does a step that has failed before. */
 static __device__ bool
-is_moving (const Places &p)
+is_moving (const Update &p)
 {
   const bool asked = p.norm != NULL && (p.scalars[ORTRAIN_UPDATE_MAX_NORM] > 0 || p.loss_scale != NULL);
   return p.fault->code == ORTRAIN_FAULT_NONE && (!asked || isfinite (*p.norm));
@@ -107,7 +138,7 @@ struct Sgd
 {
   typedef OrtrainSgdMath Math;
   static __device__ Math
-  begin (const Places &p, const Tensor &tensor, int t)
+  begin (const Update &p, const Tensor &tensor)
   {
     Math c;
     c.lr = get_learning_rate (p, tensor);
@@ -140,7 +171,7 @@ struct Adam
 {
   typedef OrtrainAdamMath Math;
   static __device__ Math
-  begin (const Places &p, const Tensor &tensor, int t)
+  begin (const Update &p, const Tensor &tensor)
   {
     return ortrain_adam_math ((OrtrainAdamMode) (int) get_factor (p, 0), get_learning_rate (p, tensor),
                               get_factor (p, 1), get_factor (p, 2), get_factor (p, 3), get_weight_decay (p, tensor),
@@ -162,7 +193,7 @@ struct Adagrad
 {
   typedef OrtrainAdagradMath Math;
   static __device__ Math
-  begin (const Places &p, const Tensor &tensor, int t)
+  begin (const Update &p, const Tensor &tensor)
   {
     Math c;
     c.lr = get_learning_rate (p, tensor) / (1.0 + (p.scalars[ORTRAIN_UPDATE_STEP] - 1.0) * get_factor (p, 1));
@@ -190,7 +221,7 @@ struct LambMath
 };
 
 static __device__ OrtrainLambMath
-get_lamb_math (const Places &p, const Tensor &tensor)
+get_lamb_math (const Update &p, const Tensor &tensor)
 {
   return ortrain_lamb_math (get_learning_rate (p, tensor), get_factor (p, 0), get_factor (p, 1), get_factor (p, 2),
                             get_weight_decay (p, tensor), get_factor (p, 4), get_factor (p, 5), get_factor (p, 3) != 0,
@@ -202,11 +233,11 @@ struct LambSecond
 {
   typedef LambMath Math;
   static __device__ Math
-  begin (const Places &p, const Tensor &tensor, int t)
+  begin (const Update &p, const Tensor &tensor)
   {
     Math c;
     c.math = get_lamb_math (p, tensor);
-    c.ratio = p.ratios[t];
+    c.ratio = tensor.scratch[0];
     return c;
   }
   template <typename T>
@@ -235,9 +266,9 @@ struct LambBlocks
 {
   typedef LambMath Math;
   static __device__ Math
-  begin (const Places &p, const Tensor &tensor, int t)
+  begin (const Update &p, const Tensor &tensor)
   {
-    return LambSecond::begin (p, tensor, t);
+    return LambSecond::begin (p, tensor);
   }
   static __device__ void
   move (const Math &c, float *w, float g, float *s0, float *s1, bool has_state)
@@ -248,13 +279,21 @@ struct LambBlocks
 
 /* ---- elements ---- */
 
+/* The last one that begins at the span or before. */
+template <int capacity>
 static __device__ int
-find_tensor (const Layout &layout, unsigned span)
+find_tensor (const Table<capacity> &table, unsigned span)
 {
-  int t = (int) layout.n_tensors - 1;
-  while (t > 0 && layout.tensors[t].first_span > span)
-    t--;
-  return t;
+  int low = 0, high = (int) table.update.n_tensors;
+  while (high - low > 1)
+    {
+      const int middle = (low + high) / 2;
+      if (table.tensors[middle].first_span <= span)
+        low = middle;
+      else
+        high = middle;
+    }
+  return low;
 }
 
 /* Four elements from i on, of which n exist. */
@@ -291,7 +330,7 @@ store4 (void *to, gint64 i, int n, const typename OrtrainWide<T>::Type from[4])
 }
 
 static __device__ void
-load4_any (float to[4], OrtrainDType dtype, const void *from, gint64 i, int n)
+load4_any (float to[4], int dtype, const void *from, gint64 i, int n)
 {
   if (dtype == ORTRAIN_DTYPE_FLOAT32)
     load4<float> (to, from, i, n);
@@ -302,7 +341,7 @@ load4_any (float to[4], OrtrainDType dtype, const void *from, gint64 i, int n)
 }
 
 static __device__ void
-load4_any (double to[4], OrtrainDType dtype, const void *from, gint64 i, int n)
+load4_any (double to[4], int dtype, const void *from, gint64 i, int n)
 {
   if (dtype == ORTRAIN_DTYPE_FLOAT64)
     {
@@ -316,7 +355,7 @@ load4_any (double to[4], OrtrainDType dtype, const void *from, gint64 i, int n)
 }
 
 static __device__ void
-store4_any (OrtrainDType dtype, void *to, gint64 i, int n, const float from[4])
+store4_any (int dtype, void *to, gint64 i, int n, const float from[4])
 {
   if (dtype == ORTRAIN_DTYPE_FLOAT32)
     store4<float> (to, i, n, from);
@@ -328,7 +367,7 @@ store4_any (OrtrainDType dtype, void *to, gint64 i, int n, const float from[4])
 
 /* Of bfloat16: element i has word i % 4 of block i / 4. */
 static __device__ void
-store4_stochastic (const Places &p, guint32 parameter, void *to, gint64 i, int n, const float from[4])
+store4_stochastic (const Update &p, guint32 parameter, void *to, gint64 i, int n, const float from[4])
 {
   OrtrainPhiloxKey key;
   guint32 words[4];
@@ -343,7 +382,7 @@ store4_stochastic (const Places &p, guint32 parameter, void *to, gint64 i, int n
 
 /* Whether a number is not finite once it is stored. */
 static __device__ bool
-is_broken (OrtrainDType dtype, float x)
+is_broken (int dtype, float x)
 {
   if (dtype == ORTRAIN_DTYPE_FLOAT16)
     x = ortrain_half_to_float (ortrain_float_to_half (x));

@@ -295,7 +295,7 @@ __umulhi (unsigned a, unsigned b)
 template <typename... P> struct SimtClosure
 {
   void (*kernel) (P...);
-  std::tuple<P...> arguments;
+  std::tuple<std::decay_t<P>...> arguments;
 };
 
 template <typename... P>

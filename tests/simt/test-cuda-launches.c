@@ -9,7 +9,8 @@
 #include <string.h>
 
 /* How many launches a layer of GPT-2 costs: a model is trained with two layers and with three, and what the third one adds
- * is counted, phase by phase. Fills, and copies within the device, count too. */
+ * is counted, phase by phase. Fills, and copies within the device, count too. And that an update is one launch, whatever the
+ * number of parameters. */
 
 #define N_TOKENS 67
 #define N_POSITIONS 24
@@ -188,21 +189,26 @@ build_plain (guint n_layers)
 
 /* ---- training ---- */
 
-static OrtrainTrainingSession *
-make_session (OrtrainGraphBuilder *builder, const char *provider, OrtrainPrecision precision, double max_norm,
-              guint n_steps)
+static OrtrainTrainingOptions *
+make_options (OrtrainOptimizer *optimizer, const char *provider, OrtrainPrecision precision)
 {
-  g_autoptr (GError) error = NULL;
-  g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
-  g_assert_no_error (error);
-  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
-  g_autoptr (OrtrainOptimizer) optimizer = g_object_new (ORTRAIN_TYPE_ADAMW, "learning-rate", 1e-3, NULL);
+  OrtrainTrainingOptions *options = ortrain_training_options_new ();
   g_autoptr (OrtrainLoss) loss = ortrain_cross_entropy_loss_new ("logits", "labels");
   ortrain_training_options_add_loss (options, loss);
   ortrain_training_options_set_optimizer (options, optimizer);
   ortrain_training_options_set_provider (options, provider);
   ortrain_training_options_set_precision (options, precision);
-  ortrain_training_options_set_max_grad_norm (options, max_norm);
+  return options;
+}
+
+static OrtrainTrainingSession *
+make_session (OrtrainGraphBuilder *builder, const char *provider, OrtrainPrecision precision, guint n_steps)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainOptimizer) optimizer = g_object_new (ORTRAIN_TYPE_ADAMW, "learning-rate", 1e-3, NULL);
+  g_autoptr (OrtrainTrainingOptions) options = make_options (optimizer, provider, precision);
   ortrain_training_options_set_accumulation_steps (options, n_steps);
   OrtrainTrainingSession *session = ortrain_training_session_new (model, options, &error);
   g_assert_no_error (error);
@@ -294,8 +300,8 @@ trace (BuildFunc build, guint n_layers, OrtrainPrecision precision)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainGraphBuilder) builder = build (n_layers);
-  g_autoptr (OrtrainTrainingSession) session = make_session (builder, "cuda", precision, 0, 2);
-  g_autoptr (OrtrainTrainingSession) host = make_session (builder, "cpu", precision, 0, 2);
+  g_autoptr (OrtrainTrainingSession) session = make_session (builder, "cuda", precision, 2);
+  g_autoptr (OrtrainTrainingSession) host = make_session (builder, "cpu", precision, 2);
   Traces *traces = g_new0 (Traces, 1);
   g_signal_connect (session, "pre-forward", G_CALLBACK (begin_forward), traces);
   g_signal_connect (session, "post-forward", G_CALLBACK (end), traces);
@@ -376,11 +382,166 @@ test_layer (gconstpointer data)
   g_assert_cmpuint (n_backward, <=, c->most_backward);
 }
 
+/* ---- updates ---- */
+
+typedef struct
+{
+  const char *path;
+  GType (*get_type) (void);
+  OrtrainStatePrecision state;
+  OrtrainPrecision precision;
+  double max_norm;
+  guint n_layers;
+  guint n_tensors; /* at least */
+  guint n_updates; /* launches: one for each kind of types, and for each 400 tensors */
+} UpdateCase;
+
+static const UpdateCase update_cases[] = {
+  { "sgd", ortrain_sgd_get_type, ORTRAIN_STATE_PRECISION_F32, ORTRAIN_PRECISION_F32, 1, 3, 40, 1 },
+  { "adam", ortrain_adam_get_type, ORTRAIN_STATE_PRECISION_F32, ORTRAIN_PRECISION_F32, 0, 3, 40, 1 },
+  { "adamw", ortrain_adamw_get_type, ORTRAIN_STATE_PRECISION_F32, ORTRAIN_PRECISION_BF16, 1, 9, 100, 1 },
+  { "adamw-8bit", ortrain_adamw_get_type, ORTRAIN_STATE_PRECISION_INT8, ORTRAIN_PRECISION_F32, 1, 3, 40, 2 },
+  { "lamb", ortrain_lamb_get_type, ORTRAIN_STATE_PRECISION_F32, ORTRAIN_PRECISION_F32, 0, 3, 40, 1 },
+  { "adagrad", ortrain_adagrad_get_type, ORTRAIN_STATE_PRECISION_F32, ORTRAIN_PRECISION_FP16, 1, 3, 40, 1 },
+  { "many", ortrain_lamb_get_type, ORTRAIN_STATE_PRECISION_F32, ORTRAIN_PRECISION_F32, 0, 34, 401, 2 },
+};
+
+static OrtrainTrainingSession *
+make_updated (OrtrainGraphBuilder *builder, const UpdateCase *c, OrtrainImmediateUpdates immediate)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainOptimizer) optimizer =
+      g_object_new (c->get_type (), "learning-rate", 1e-3, "state-precision", c->state, NULL);
+  g_autoptr (OrtrainTrainingOptions) options = make_options (optimizer, "cuda", c->precision);
+  ortrain_training_options_set_max_grad_norm (options, c->max_norm);
+  ortrain_training_options_set_immediate_updates (options, immediate);
+  OrtrainTrainingSession *session = ortrain_training_session_new (model, options, &error);
+  g_assert_no_error (error);
+  return session;
+}
+
+/* Of launches in a text that has a name in each line. */
+static guint
+count_named (const char *text, const char *name)
+{
+  g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
+  guint n = 0;
+  for (guint i = 0; lines[i] != NULL; i++)
+    n += g_str_has_prefix (lines[i], name) && !g_ascii_isalnum (lines[i][strlen (name)]) &&
+         lines[i][strlen (name)] != '-';
+  return n;
+}
+
+/* The parameters after three steps. text: the launches of the last update. */
+static OrtrainTensorDict *
+train (OrtrainTrainingSession *session, char *text)
+{
+  g_autoptr (GError) error = NULL;
+  for (guint s = 0; s < 3; s++)
+    {
+      g_autoptr (OrtrainTensorDict) feeds = make_feeds (s);
+      ortrain_training_session_train_step (session, feeds, &error);
+      g_assert_no_error (error);
+      text[0] = '\0';
+      ortrain_fake_cuda_trace (text, TRACE_BYTES);
+      ortrain_training_session_optimizer_step (session, &error);
+      g_assert_no_error (error);
+      ortrain_fake_cuda_drain ();
+      ortrain_fake_cuda_trace (NULL, 0);
+    }
+  OrtrainTensorDict *parameters = ortrain_training_session_get_parameters (session, &error);
+  g_assert_no_error (error);
+  return parameters;
+}
+
+static void
+assert_same_bits (OrtrainTensorDict *a, OrtrainTensorDict *b)
+{
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (a), ==, ortrain_tensor_dict_get_size (b));
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (a); i++)
+    {
+      OrtrainTensor *x = ortrain_tensor_dict_get_tensor (a, i);
+      OrtrainTensor *y = ortrain_tensor_dict_get (b, ortrain_tensor_dict_get_name (a, i));
+      g_assert_cmpmem (ortrain_tensor_peek (x), ortrain_tensor_get_n_bytes (x), ortrain_tensor_peek (y),
+                       ortrain_tensor_get_n_bytes (y));
+    }
+}
+
+static void
+test_update (gconstpointer data)
+{
+  const UpdateCase *c = data;
+  g_autoptr (OrtrainGraphBuilder) builder = build_plain (c->n_layers);
+  g_autoptr (OrtrainTrainingSession) session = make_updated (builder, c, ORTRAIN_IMMEDIATE_UPDATES_OFF);
+  g_autofree char *text = g_malloc0 (TRACE_BYTES), *others = g_malloc0 (TRACE_BYTES);
+  g_autoptr (OrtrainTensorDict) parameters = train (session, text);
+  const guint n = ortrain_tensor_dict_get_size (parameters);
+  g_assert_cmpuint (n, >=, c->n_tensors);
+  if (c->max_norm == 0) /* updates that are apart, each behind its gradients, have the same bits */
+    {
+      g_autoptr (OrtrainTrainingSession) apart = make_updated (builder, c, ORTRAIN_IMMEDIATE_UPDATES_ON);
+      g_autoptr (OrtrainTensorDict) same = train (apart, others);
+      assert_same_bits (parameters, same);
+    }
+  if (!ortrain_fake_cuda_is_in_use ())
+    return;
+  show (text);
+  const guint n_tables = (n + 399) / 400;
+  g_assert_cmpuint (count_named (text, "update"), ==, c->n_updates);
+  g_assert_cmpuint (count_named (text, "find-broken"), ==, n_tables);
+  g_assert_cmpuint (count_named (text, "gradient-norm"), ==, 1);
+  if (c->get_type == ortrain_lamb_get_type)
+    {
+      g_assert_cmpuint (count_named (text, "lamb-moments"), ==, n_tables);
+      g_assert_cmpuint (count_named (text, "lamb-ratios"), ==, n_tables);
+    }
+}
+
+/* What an update breaks is named, whichever node of the launch moves it. */
+static void
+test_broken (void)
+{
+  g_autoptr (OrtrainGraphBuilder) builder = build_plain (3);
+  g_autoptr (OrtrainTrainingSession) right = make_updated (builder, &update_cases[0], ORTRAIN_IMMEDIATE_UPDATES_OFF);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensorDict) parameters = ortrain_training_session_get_parameters (right, &error);
+  g_assert_no_error (error);
+  const guint n = ortrain_tensor_dict_get_size (parameters);
+  for (guint i = 0; i < n; i += n / 5)
+    {
+      const char *name = ortrain_tensor_dict_get_name (parameters, i);
+      g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+      g_autoptr (OrtrainOptimizer) optimizer = g_object_new (ORTRAIN_TYPE_SGD, "learning-rate", 1e-3, NULL);
+      ortrain_optimizer_add_group (optimizer, name, 1e300, 0);
+      g_autoptr (OrtrainTrainingOptions) options = make_options (optimizer, "cuda", ORTRAIN_PRECISION_F32);
+      g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+      g_autoptr (OrtrainTensorDict) feeds = make_feeds (0);
+      g_assert_no_error (error);
+      ortrain_training_session_train_step (session, feeds, &error);
+      g_assert_no_error (error);
+      if (ortrain_training_session_optimizer_step (session, &error))
+        ortrain_training_session_get_last_loss (session, &error); /* waits for the update */
+      g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE);
+      g_autofree char *begin = g_strdup_printf ("Parameter '%s' holds ", name);
+      if (!g_str_has_prefix (error->message, begin))
+        g_error ("“%s” does not begin with “%s”", error->message, begin);
+      g_clear_error (&error);
+    }
+}
+
 int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
     g_test_add_data_func (cases[i].path, &cases[i], test_layer);
+  for (guint i = 0; i < G_N_ELEMENTS (update_cases); i++)
+    {
+      g_autofree char *path = g_strconcat ("/cuda-launches/update/", update_cases[i].path, NULL);
+      g_test_add_data_func (path, &update_cases[i], test_update);
+    }
+  g_test_add_func ("/cuda-launches/update/broken", test_broken);
   return g_test_run ();
 }
