@@ -108,6 +108,11 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual([(line["block"], line["passed"]) for line in lines], [("devices", True), ("onnx", True)])
         self.assertGreater(lines[1]["tests"], 900)
 
+    def test_whole_curves(self):
+        """On a GPU, the fixtures are compared over whole curves; else in short."""
+        for name, dry, whole in (("fixtures", False, "all"), ("fixtures", True, None), ("kernels/update", False, None)):
+            self.assertEqual(gpu_check.settings_of(name, {"A": "b"}, dry), {"A": "b"} | ({"ORTRAIN_TESTS": whole} if whole else {}))
+
     def test_failure_is_told(self):
         """A block that takes too long fails, and is run again."""
         done, lines = self.run_it("--dry-run", "--only", "kernels/internal", "--seconds", "0")
