@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* The kernel tables, found through meson.build's list of families: a vector family has one table per instruction set.
@@ -87,7 +86,7 @@ cpu_get_memory (const OrtrainProvider *self, guint64 *total, guint64 *available)
   *available = ortrain_get_available_memory ();
 }
 
-/* Fresh pages are zero. Huge pages are asked for: one arena is touched once and used for the life of a session. */
+/* Fresh pages are zero. */
 static gpointer
 cpu_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GError **error)
 {
@@ -104,8 +103,6 @@ cpu_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GE
                    n_bytes, available, total);
       return NULL;
     }
-  if (n_bytes >= (gsize) 4 << 20)
-    madvise (address, n_bytes, MADV_HUGEPAGE);
   return address;
 }
 

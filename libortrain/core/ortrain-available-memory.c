@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #define LARGE_BYTES ((gsize) 1 << 28)
+#define HUGE_PAGE ((gsize) 1 << 21)
 
 typedef struct
 {
@@ -57,11 +58,17 @@ is_available (gsize n_bytes)
   return promised <= available && n_bytes <= available - promised;
 }
 
+/* Huge pages are asked for: an arena is touched once and used for the life of a session, and a mask that lives for one
+ * plan would take longer to fault in, page by page, than to compute. */
 static gpointer
 map (gsize n_bytes)
 {
   gpointer address = mmap (NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return address != MAP_FAILED ? address : NULL;
+  if (address == MAP_FAILED)
+    return NULL;
+  if (n_bytes >= HUGE_PAGE)
+    madvise (address, n_bytes, MADV_HUGEPAGE);
+  return address;
 }
 
 gpointer

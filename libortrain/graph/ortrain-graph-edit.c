@@ -179,6 +179,8 @@ ortrain_node_set_output (OrtrainNode *self, guint index, OrtrainValue *value)
   self->outputs->pdata[index] = value;
   value->producer = self;
   value->output_index = index;
+  if (value->uses.n > 0)
+    self->graph->is_sorted = FALSE;
   return TRUE;
 }
 
@@ -197,6 +199,8 @@ ortrain_node_set_input (OrtrainNode *self, guint index, OrtrainValue *value)
   self->inputs->pdata[index] = value;
   if (value != NULL)
     ortrain_value_add_use (value, self, index);
+  if (value != NULL && value->producer != NULL)
+    self->graph->is_sorted = FALSE;
 }
 
 void

@@ -96,6 +96,7 @@ ortrain_graph_insert_node (OrtrainGraph *self, OrtrainNode *before, const char *
   ortrain_node_set_name (node, name);
   ortrain_node_set_operator (node, domain, op_type);
   node->number = self->next_number++;
+  self->is_sorted = FALSE;
   if (before != NULL)
     node->scope = before->scope;
   for (guint i = 0; i < n_inputs; i++)
@@ -137,6 +138,7 @@ ortrain_graph_copy_node (OrtrainGraph *self, const OrtrainNode *source)
   node->is_update = source->is_update;
   node->number = source->number;
   g_ptr_array_add (self->nodes, node);
+  self->is_sorted = FALSE;
   return node;
 }
 

@@ -5,13 +5,15 @@
 
 /* What depends on what: the order of the nodes, and which of them no output needs. */
 
-/* Values of the outer graph that the bodies of a node read: names that a body uses and does not define. */
-static void
+/* Values of the outer graph that the bodies of a node read: names that a body uses and does not define. Whether it has
+ * bodies. */
+static gboolean
 visit_captures (OrtrainNode *node, OrtrainGraph *outer, guint depth, void (*func) (OrtrainValue *, gpointer),
                 gpointer data)
 {
+  gboolean has_body = FALSE;
   if (depth > 64)
-    return;
+    return TRUE;
   for (guint i = 0; i < ortrain_attributes_get_n (node->attributes); i++)
     {
       const OrtrainAttribute *a = ortrain_attributes_get_nth (node->attributes, i);
@@ -22,6 +24,7 @@ visit_captures (OrtrainNode *node, OrtrainGraph *outer, guint depth, void (*func
           if (!ORTRAIN_IS_GRAPH (object))
             continue;
           OrtrainGraph *body = ORTRAIN_GRAPH (object);
+          has_body = TRUE;
           for (guint v = 0; v < body->values->len; v++)
             {
               OrtrainValue *inner = body->values->pdata[v];
@@ -35,6 +38,7 @@ visit_captures (OrtrainNode *node, OrtrainGraph *outer, guint depth, void (*func
             visit_captures (body->nodes->pdata[k], outer, depth + 1, func, data);
         }
     }
+  return has_body;
 }
 
 static void
@@ -55,6 +59,7 @@ enum
 static gboolean
 is_sorted (OrtrainGraph *self, GPtrArray *captured)
 {
+  gboolean has_bodies = FALSE;
   for (guint i = 0; i < self->nodes->len; i++)
     ((OrtrainNode *) self->nodes->pdata[i])->mark = MARK_NEW;
   for (guint i = 0; i < self->nodes->len; i++)
@@ -67,12 +72,13 @@ is_sorted (OrtrainGraph *self, GPtrArray *captured)
             return FALSE;
         }
       g_ptr_array_set_size (captured, 0);
-      visit_captures (node, self, 0, collect_producer, captured);
+      has_bodies |= visit_captures (node, self, 0, collect_producer, captured);
       for (guint k = 0; k < captured->len; k++)
         if (((OrtrainNode *) captured->pdata[k])->mark != MARK_DONE)
           return FALSE;
       node->mark = MARK_DONE;
     }
+  self->is_sorted = !has_bodies;
   return TRUE;
 }
 
@@ -83,6 +89,8 @@ ortrain_graph_sort (OrtrainGraph *self, GError **error)
 {
   g_return_val_if_fail (self->edit == NULL, FALSE);
   guint n = self->nodes->len;
+  if (self->is_sorted)
+    return TRUE;
   g_autoptr (GPtrArray) captured = g_ptr_array_new ();
   if (is_sorted (self, captured))
     return TRUE;

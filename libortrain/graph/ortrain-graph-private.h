@@ -134,9 +134,10 @@ struct _OrtrainGraph
   GObject parent_instance;
 
   char *name;
-  GPtrArray *nodes;  /* owned; in a valid order after ortrain_graph_sort */
-  GPtrArray *values; /* owned; all of them, values[i]->id == i */
-  GPtrArray *inputs; /* subsets, no references */
+  GPtrArray *nodes;   /* owned; in a valid order after ortrain_graph_sort */
+  gboolean is_sorted; /* … and nothing that could change that has happened since; FALSE where nodes have bodies */
+  GPtrArray *values;  /* owned; all of them, values[i]->id == i */
+  GPtrArray *inputs;  /* subsets, no references */
   GPtrArray *outputs;
   GPtrArray *initializers;
   GHashTable *by_name; /* name → value */

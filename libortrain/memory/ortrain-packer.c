@@ -31,7 +31,9 @@ typedef struct
 typedef struct
 {
   guint n;
-  gint32 first, last;
+  gint32 first, last;                 /* no entry lives outside of these */
+  gint32 latest_first, earliest_last; /* an item that lives then meets all entries */
+  gsize end, widest_gap;              /* of all entries together; between them */
   Placed entries[CHUNK];
 } Chunk;
 
@@ -64,15 +66,32 @@ shelf_add_chunk (Shelf *shelf, guint position)
 }
 
 static void
-chunk_update_times (Chunk *chunk)
+chunk_update (Chunk *chunk)
 {
-  chunk->first = G_MAXINT32;
-  chunk->last = G_MININT32;
+  chunk->first = chunk->earliest_last = G_MAXINT32;
+  chunk->last = chunk->latest_first = G_MININT32;
+  chunk->end = chunk->entries[0].end;
+  chunk->widest_gap = 0;
   for (guint i = 0; i < chunk->n; i++)
     {
-      chunk->first = MIN (chunk->first, chunk->entries[i].first);
-      chunk->last = MAX (chunk->last, chunk->entries[i].last);
+      const Placed *entry = &chunk->entries[i];
+      chunk->first = MIN (chunk->first, entry->first);
+      chunk->last = MAX (chunk->last, entry->last);
+      chunk->latest_first = MAX (chunk->latest_first, entry->first);
+      chunk->earliest_last = MIN (chunk->earliest_last, entry->last);
+      if (entry->offset > chunk->end)
+        chunk->widest_gap = MAX (chunk->widest_gap, entry->offset - chunk->end);
+      chunk->end = MAX (chunk->end, entry->end);
     }
+}
+
+/* An item of these times meets all entries, and fits nowhere before their end. */
+static gboolean
+chunk_is_solid (const Chunk *chunk, gint32 first, gint32 last, gsize bytes, gsize top)
+{
+  const gsize start = chunk->entries[0].offset;
+  return chunk->latest_first <= last && chunk->earliest_last >= first && chunk->widest_gap < bytes &&
+         (start <= top || start - top < bytes);
 }
 
 /* The lowest offset at which an item of these times and this size fits. */
@@ -86,6 +105,11 @@ shelf_find (Shelf *shelf, gint32 first, gint32 last, gsize bytes, gsize alignmen
       shelf->work++;
       if (chunk->first > last || chunk->last < first)
         continue;
+      if (chunk_is_solid (chunk, first, last, bytes, top))
+        {
+          top = MAX (top, (chunk->end + alignment - 1) & ~(alignment - 1));
+          continue;
+        }
       shelf->work += chunk->n;
       for (guint i = 0; i < chunk->n; i++)
         {
@@ -116,8 +140,8 @@ shelf_insert (Shelf *shelf, Placed entry)
       upper->n = CHUNK / 2;
       chunk->n = CHUNK - upper->n;
       memcpy (upper->entries, chunk->entries + chunk->n, upper->n * sizeof (Placed));
-      chunk_update_times (chunk);
-      chunk_update_times (upper);
+      chunk_update (chunk);
+      chunk_update (upper);
       if (upper->entries[0].offset <= entry.offset)
         chunk = upper;
     }
@@ -127,10 +151,7 @@ shelf_insert (Shelf *shelf, Placed entry)
   memmove (chunk->entries + position + 1, chunk->entries + position, (chunk->n - position) * sizeof (Placed));
   chunk->entries[position] = entry;
   chunk->n++;
-  if (chunk->n == 1)
-    chunk_update_times (chunk);
-  chunk->first = MIN (chunk->first, entry.first);
-  chunk->last = MAX (chunk->last, entry.last);
+  chunk_update (chunk);
 }
 
 /* An item during packing: times are sections, sizes are rounded up. */
@@ -579,8 +600,10 @@ ortrain_pack_with_effort (OrtrainPackItem *items, gsize n_all, guint64 effort, g
   g_autofree gsize *trial = g_new0 (gsize, n);
   gsize best = G_MAXSIZE;
   Shelf shelf = { 0 };
+  /* Equal sizes, as chains of equal layers have, meet the bound as at run time. The search for better places takes the
+   * square of many items. */
   gboolean crowded = effort == 0;
-  if (crowded)
+  if (crowded || n > EXACT_ITEMS)
     {
       qsort (sorted, n, sizeof (Item), (int (*) (gconstpointer, gconstpointer)) compare_by_start);
       best = place_in_time (sorted, n, unit, offsets);
@@ -593,12 +616,7 @@ ortrain_pack_with_effort (OrtrainPackItem *items, gsize n_all, guint64 effort, g
         {
           qsort (sorted, n, sizeof (Item), (int (*) (gconstpointer, gconstpointer)) orders[k]);
           peak = place_in_order (&shelf, sorted, n, best, k == 0 ? FIRST_ORDER_EFFORT : G_MAXUINT64 / 2, trial);
-          if (peak == G_MAXSIZE && k == 0)
-            {
-              qsort (sorted, n, sizeof (Item), (int (*) (gconstpointer, gconstpointer)) compare_by_start);
-              peak = place_in_time (sorted, n, unit, trial);
-              crowded = TRUE;
-            }
+          crowded |= k == 0 && shelf.work > FIRST_ORDER_EFFORT;
         }
       else
         {
@@ -607,16 +625,6 @@ ortrain_pack_with_effort (OrtrainPackItem *items, gsize n_all, guint64 effort, g
           qsort (sorted, n, sizeof (Item), (int (*) (gconstpointer, gconstpointer)) compare_by_area);
           peak = place_lowest_first (sorted, n, best, trial, &work);
         }
-      if (peak < best)
-        {
-          best = peak;
-          memcpy (offsets, trial, n * sizeof (gsize));
-        }
-    }
-  if (best > bound && !crowded && n > EXACT_ITEMS)
-    {
-      qsort (sorted, n, sizeof (Item), (int (*) (gconstpointer, gconstpointer)) compare_by_start);
-      gsize peak = place_in_time (sorted, n, unit, trial);
       if (peak < best)
         {
           best = peak;

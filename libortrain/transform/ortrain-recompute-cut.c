@@ -3,6 +3,8 @@
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-recompute-private.h"
 
+#include <string.h>
+
 /* Which values to keep for the backward pass is a minimum cut: each forward value is an edge as wide as its bytes
  * (nothing, for what lives anyhow: parameters, constants, feeds, outputs of the graph, saved statistics); a node that may run again joins
  * its inputs to its outputs without a limit, and is joined to the source as wide as its cost; what may not run again is a
@@ -14,31 +16,38 @@
 #define WORK_PER_VALUE 2000
 #define LEAST_WORK 10000000
 
+#define NO_EDGE G_MAXUINT
+
 typedef struct
 {
   guint to;
+  guint beside;    /* the next edge of the vertex that it leaves, or NO_EDGE */
   gint64 capacity; /* what is left */
 } Edge;
 
 typedef struct
 {
   GArray *edges; /* of Edge; edge e ^ 1 is its reverse */
-  GArray **out;  /* per vertex, indices of edges */
-  guint n;
+  guint *first;  /* per vertex, the edge that its list begins with */
+  guint *next;   /* per vertex, the first of its edges that may still lead on */
   gint *level;
-  guint *next;
+  guint n;
 } Network;
+
+static inline Edge *
+get_edge (const Network *net, guint e)
+{
+  return &g_array_index (net->edges, Edge, e);
+}
 
 static void
 add_edge (Network *net, guint from, guint to, gint64 capacity)
 {
-  guint index = net->edges->len;
-  Edge forth = { to, capacity }, back = { from, 0 };
-  g_array_append_val (net->edges, forth);
-  g_array_append_val (net->edges, back);
-  g_array_append_val (net->out[from], index);
-  index++;
-  g_array_append_val (net->out[to], index);
+  const guint e = net->edges->len;
+  const Edge edges[] = { { to, net->first[from], capacity }, { from, net->first[to], 0 } };
+  g_array_append_vals (net->edges, edges, 2);
+  net->first[from] = e;
+  net->first[to] = e + 1;
 }
 
 static gboolean
@@ -52,9 +61,9 @@ find_levels (Network *net, guint source, guint sink, guint *queue)
   while (head < tail)
     {
       guint v = queue[head++];
-      for (guint i = 0; i < net->out[v]->len; i++)
+      for (guint e = net->first[v]; e != NO_EDGE; e = get_edge (net, e)->beside)
         {
-          const Edge *edge = &g_array_index (net->edges, Edge, g_array_index (net->out[v], guint, i));
+          const Edge *edge = get_edge (net, e);
           if (edge->capacity > 0 && net->level[edge->to] < 0)
             {
               net->level[edge->to] = net->level[v] + 1;
@@ -65,23 +74,22 @@ find_levels (Network *net, guint source, guint sink, guint *queue)
   return net->level[sink] >= 0;
 }
 
-/* One augmenting path along the levels, without recursion. path: edges on the way. Counts edges that it looks at. */
+/* One augmenting path along the levels, without recursion. path: [n], the edges on the way, of which none begins at a
+ * vertex of another's level. Counts edges that it looks at. */
 static gint64
-augment (Network *net, guint source, guint sink, GArray *path, guint64 *work)
+augment (Network *net, guint source, guint sink, guint *path, guint64 *work)
 {
-  g_array_set_size (path, 0);
-  guint v = source;
+  guint n_path = 0, v = source;
   while (v != sink)
     {
       gboolean advanced = FALSE;
-      for (; net->next[v] < net->out[v]->len; net->next[v]++)
+      for (guint e; (e = net->next[v]) != NO_EDGE; net->next[v] = get_edge (net, e)->beside)
         {
-          guint e = g_array_index (net->out[v], guint, net->next[v]);
-          const Edge *edge = &g_array_index (net->edges, Edge, e);
+          const Edge *edge = get_edge (net, e);
           (*work)++;
           if (edge->capacity > 0 && net->level[edge->to] == net->level[v] + 1)
             {
-              g_array_append_val (path, e);
+              path[n_path++] = e;
               v = edge->to;
               advanced = TRUE;
               break;
@@ -89,22 +97,20 @@ augment (Network *net, guint source, guint sink, GArray *path, guint64 *work)
         }
       if (advanced)
         continue;
-      if (path->len == 0)
+      if (n_path == 0)
         return 0;
-      guint e = g_array_index (path, guint, path->len - 1);
-      g_array_set_size (path, path->len - 1);
-      v = g_array_index (net->edges, Edge, e ^ 1).to;
-      net->next[v]++;
+      const guint e = path[--n_path];
+      v = get_edge (net, e ^ 1)->to;
+      net->next[v] = get_edge (net, e)->beside;
     }
   gint64 width = UNLIMITED;
-  *work += path->len;
-  for (guint i = 0; i < path->len; i++)
-    width = MIN (width, g_array_index (net->edges, Edge, g_array_index (path, guint, i)).capacity);
-  for (guint i = 0; i < path->len; i++)
+  *work += n_path;
+  for (guint i = 0; i < n_path; i++)
+    width = MIN (width, get_edge (net, path[i])->capacity);
+  for (guint i = 0; i < n_path; i++)
     {
-      guint e = g_array_index (path, guint, i);
-      g_array_index (net->edges, Edge, e).capacity -= width;
-      g_array_index (net->edges, Edge, e ^ 1).capacity += width;
+      get_edge (net, path[i])->capacity -= width;
+      get_edge (net, path[i] ^ 1)->capacity += width;
     }
   return width;
 }
@@ -190,11 +196,10 @@ find_near_sink (const Network *net, guint sink, guint *queue, gboolean *near_sin
   while (head < tail)
     {
       guint v = queue[head++];
-      for (guint i = 0; i < net->out[v]->len; i++)
+      for (guint e = net->first[v]; e != NO_EDGE; e = get_edge (net, e)->beside)
         {
-          guint e = g_array_index (net->out[v], guint, i);
-          guint from = g_array_index (net->edges, Edge, e).to;
-          if (g_array_index (net->edges, Edge, e ^ 1).capacity > 0 && !near_sink[from])
+          const guint from = get_edge (net, e)->to;
+          if (get_edge (net, e ^ 1)->capacity > 0 && !near_sink[from])
             {
               near_sink[from] = TRUE;
               queue[tail++] = from;
@@ -216,21 +221,20 @@ ortrain_recompute_cut_sized (OrtrainGraph *graph, const gint64 *costs, const gbo
   const guint n_values = graph->values->len;
   Network net = { .edges = g_array_new (FALSE, FALSE, sizeof (Edge)), .n = 2 * n_values + graph->nodes->len + 2 };
   const guint source = net.n - 2, sink = net.n - 1;
-  net.out = g_new (GArray *, net.n);
-  for (guint v = 0; v < net.n; v++)
-    net.out[v] = g_array_new (FALSE, FALSE, sizeof (guint));
-  net.level = g_new (gint, net.n);
+  net.first = g_new (guint, net.n);
   net.next = g_new (guint, net.n);
+  net.level = g_new (gint, net.n);
+  for (guint v = 0; v < net.n; v++)
+    net.first[v] = NO_EDGE;
   g_autofree guint *queue = g_new (guint, net.n);
-  g_autoptr (GArray) path = g_array_new (FALSE, FALSE, sizeof (guint));
+  g_autofree guint *path = g_new (guint, net.n);
   build_network (&net, graph, costs, boundary, bytes, source, sink);
 
   guint64 work = 0;
   const guint64 limit = LEAST_WORK + (guint64) WORK_PER_VALUE * n_values;
   while (work < limit && find_levels (&net, source, sink, queue))
     {
-      for (guint v = 0; v < net.n; v++)
-        net.next[v] = 0;
+      memcpy (net.next, net.first, net.n * sizeof *net.next);
       work += net.edges->len;
       while (work < limit && augment (&net, source, sink, path, &work) > 0)
         ;
@@ -246,10 +250,8 @@ ortrain_recompute_cut_sized (OrtrainGraph *graph, const gint64 *costs, const gbo
                 (boundary != NULL && boundary[v]) ||
                 (value->producer != NULL && value->producer->phase != ORTRAIN_PHASE_FORWARD);
     }
-  for (guint v = 0; v < net.n; v++)
-    g_array_unref (net.out[v]);
-  g_free (net.out);
-  g_free (net.level);
+  g_free (net.first);
   g_free (net.next);
+  g_free (net.level);
   g_array_unref (net.edges);
 }

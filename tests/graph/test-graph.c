@@ -107,6 +107,40 @@ test_cycle (void)
   g_assert_nonnull (strstr (error->message, "relu"));
 }
 
+static void
+assert_order (OrtrainGraph *graph, const char *first, const char *second)
+{
+  g_autoptr (GError) error = NULL;
+  guint positions[2];
+  g_assert_true (ortrain_graph_sort (graph, &error));
+  g_assert_no_error (error);
+  g_assert_true (g_ptr_array_find (graph->nodes, ortrain_graph_find_node (graph, first), &positions[0]));
+  g_assert_true (g_ptr_array_find (graph->nodes, ortrain_graph_find_node (graph, second), &positions[1]));
+  g_assert_cmpuint (positions[0], <, positions[1]);
+}
+
+/* A graph that is known to be in order is not, once a node reads what a later one makes: by a new input, or by another
+ * producer of what it has read before. */
+static void
+test_order (void)
+{
+  g_autoptr (OrtrainGraph) graph = make_graph ();
+  assert_order (graph, "relu", "add");
+  OrtrainValue *x = ortrain_graph_find_value (graph, "x");
+  OrtrainNode *late = ortrain_graph_new_node (graph, "", "Neg", "late", &x, 1, 1);
+  assert_order (graph, "relu", "late");
+  ortrain_node_set_input (ortrain_graph_find_node (graph, "relu"), 0, ortrain_node_output (late, 0));
+  assert_order (graph, "late", "relu");
+
+  OrtrainNode *last = ortrain_graph_new_node (graph, "", "Abs", "last", &x, 1, 0);
+  assert_order (graph, "add", "last");
+  OrtrainValue *negative = ortrain_node_output (late, 0);
+  late->outputs->pdata[0] = NULL;
+  negative->producer = NULL;
+  g_assert_true (ortrain_node_set_output (last, 0, negative));
+  assert_order (graph, "last", "relu");
+}
+
 /* A copy is whole by itself, and the original does not notice what happens to it. */
 static void
 test_copy (void)
@@ -176,6 +210,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/graph/shapes", test_shapes);
   g_test_add_func ("/graph/refuses", test_refuses);
   g_test_add_func ("/graph/cycle", test_cycle);
+  g_test_add_func ("/graph/order", test_order);
   g_test_add_func ("/graph/copy", test_copy);
   g_test_add_func ("/graph/outlive", test_outlive);
   g_test_add_func ("/graph/attributes", test_attributes);
