@@ -56,6 +56,8 @@ struct _OrtrainTrainingSession
   gboolean failed_behind; /* the error is that of a step that was submitted before */
   gboolean failed_update; /* … of an update, whose training step was right */
   gboolean is_repeating;  /* a step that failed is run phase by phase, for its error */
+  gboolean is_settling;   /* a handler may be running that is told what became of one */
+  GThread *submitter;     /* of the last one; atomic */
   GError *outcome;        /* of a submitted step, for the next call */
   OrtrainExecutor *executors[ORTRAIN_N_TRAINING_RUNS];
   OrtrainExecutor *last_trained; /* the one of the last training step, which may be kept for its update alone */
@@ -124,6 +126,9 @@ gboolean ortrain_training_session_settle (OrtrainTrainingSession *self, guint n,
 guint ortrain_training_session_get_n_submitted (OrtrainTrainingSession *self);
 /* The same for a caller who cannot fail: the error is that of the next call. */
 void ortrain_training_session_keep_outcome (OrtrainTrainingSession *self);
+/* Waits for what was submitted, on the thread that did so and if no other call is running: for getters, which any thread may
+ * call, and which are not to keep the calls of others out. */
+void ortrain_training_session_catch_up (OrtrainTrainingSession *self);
 /* Drops all of them. */
 void ortrain_training_session_forget_submitted (OrtrainTrainingSession *self);
 gboolean ortrain_training_session_can_submit_update (OrtrainTrainingSession *self);

@@ -39,7 +39,8 @@ ortrain_training_session_note_scaler (OrtrainTrainingSession *self, const Ortrai
  * ortrain_training_session_get_loss_scale: (get-property loss-scale)
  * @self: a session
  *
- * Gets what the loss is multiplied by in the next training step. Any thread may call it.
+ * Gets what the loss is multiplied by in the next training step. Any thread may call it; it waits as
+ * [method@TrainingSession.get_step] does.
  *
  * Returns: the scale; 1 where the loss is not scaled
  */
@@ -47,6 +48,7 @@ double
 ortrain_training_session_get_loss_scale (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 1);
+  ortrain_training_session_catch_up (self);
   g_mutex_lock (&self->lock);
   const double scale = self->loss_scale;
   g_mutex_unlock (&self->lock);
@@ -57,7 +59,8 @@ ortrain_training_session_get_loss_scale (OrtrainTrainingSession *self)
  * ortrain_training_session_get_n_overflows: (get-property n-overflows)
  * @self: a session
  *
- * Gets how many updates were left out because scaled gradients were not finite. Any thread may call it.
+ * Gets how many updates were left out because scaled gradients were not finite. Any thread may call it; it waits as
+ * [method@TrainingSession.get_step] does.
  *
  * Returns: the number of updates
  */
@@ -65,6 +68,7 @@ guint64
 ortrain_training_session_get_n_overflows (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
+  ortrain_training_session_catch_up (self);
   g_mutex_lock (&self->lock);
   const guint64 n = self->n_overflows;
   g_mutex_unlock (&self->lock);

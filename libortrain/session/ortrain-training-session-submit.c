@@ -42,8 +42,8 @@ can_submit (OrtrainTrainingSession *self)
 gboolean
 ortrain_training_session_can_submit_update (OrtrainTrainingSession *self)
 {
-  return can_submit (self) && !ortrain_training_session_may_skip_updates (self) &&
-         self->broken_at_once == ORTRAIN_UPDATE_NONE_BROKEN && ortrain_executor_can_join_phases (self->last_trained);
+  return can_submit (self) && self->broken_at_once == ORTRAIN_UPDATE_NONE_BROKEN &&
+         ortrain_executor_can_join_phases (self->last_trained);
 }
 
 gboolean
@@ -111,6 +111,7 @@ static void
 end_submitted (OrtrainTrainingSession *self, OrtrainSubmittedStep *submitted)
 {
   submitted->is_open = TRUE;
+  g_atomic_pointer_set (&self->submitter, g_thread_self ());
   self->next_slot = (self->next_slot + 1) % G_N_ELEMENTS (self->submitted);
   self->n_accumulated = 0;
   g_mutex_lock (&self->lock);
@@ -405,6 +406,7 @@ settle_one (OrtrainTrainingSession *self, GError **error)
   OrtrainSubmittedStep *submitted = &self->submitted[slot];
   gboolean ok;
   self->failed_item = -1;
+  self->is_settling = TRUE;
   if (submitted->is_dropped)
     {
       submitted->is_open = submitted->is_dropped = FALSE;
@@ -416,6 +418,7 @@ settle_one (OrtrainTrainingSession *self, GError **error)
       submitted->is_open = FALSE;
       ok = ok && look_at (self, slot, error);
     }
+  self->is_settling = FALSE;
   submitted->loss = ok && submitted->has_step ? self->last_loss : NAN;
   self->failed_behind = !ok;
   g_clear_object (&submitted->feeds);
@@ -450,8 +453,18 @@ void
 ortrain_training_session_keep_outcome (OrtrainTrainingSession *self)
 {
   GError *error = NULL;
-  if (self->outcome == NULL && !self->in_step && !ortrain_training_session_settle (self, 0, &error))
+  if (self->outcome == NULL && !self->in_step && !self->is_settling &&
+      !ortrain_training_session_settle (self, 0, &error))
     self->outcome = error;
+}
+
+void
+ortrain_training_session_catch_up (OrtrainTrainingSession *self)
+{
+  if (g_atomic_pointer_get (&self->submitter) != g_thread_self () || !ortrain_training_session_enter_step (self, NULL))
+    return;
+  ortrain_training_session_keep_outcome (self);
+  ortrain_training_session_leave (self);
 }
 
 void

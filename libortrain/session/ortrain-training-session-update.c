@@ -235,9 +235,9 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
  * option, an update that leaves a parameter with numbers that are not finite: the error names the parameter, which
  * keeps them; resume from a checkpoint.
  *
- * A device that computes by itself is not waited for, unless the update may be left out ([class@LossScaler]; clipping
- * without stop-on-nan) or a handler of a phase is connected: errors about numbers that are not finite are then those of the
- * next call. [method@TrainingSession.train_and_update] does not wait in these cases either.
+ * A device that computes by itself is not waited for, unless a handler of a phase is connected or the optimizer is one of
+ * your own: what became of the update, an error about numbers that are not finite and the signal included, is then known to
+ * the next call, and to every other method that uses the session.
  *
  * Other errors are %ORTRAIN_SESSION_ERROR_STATE if there are no gradients, those of the schedule and of an optimizer of
  * your own, after which no parameter has changed, and those of [error@DeviceError].
@@ -269,12 +269,7 @@ double
 ortrain_training_session_get_last_gradient_norm (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
-  /* of a step that was submitted, unless another call is about to know it */
-  if (self->results != NULL && ortrain_training_session_enter_step (self, NULL))
-    {
-      ortrain_training_session_keep_outcome (self);
-      ortrain_training_session_leave (self);
-    }
+  ortrain_training_session_catch_up (self);
   g_mutex_lock (&self->lock);
   double norm = self->last_gradient_norm;
   g_mutex_unlock (&self->lock);

@@ -456,7 +456,8 @@ ortrain_training_session_get_memory_plan (OrtrainTrainingSession *self)
  * ortrain_training_session_get_step: (get-property step)
  * @self: a session
  *
- * Gets how many updates there have been.
+ * Gets how many updates there have been. Any thread may call it. On a device that computes by itself, the thread that
+ * submitted an update waits here where it may have been left out ([class@LossScaler], clipping without stop-on-nan).
  *
  * Returns: the number
  */
@@ -464,6 +465,8 @@ guint64
 ortrain_training_session_get_step (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
+  if (self->results != NULL && ortrain_training_session_may_skip_updates (self))
+    ortrain_training_session_catch_up (self);
   g_mutex_lock (&self->lock);
   guint64 n = self->n_updates;
   g_mutex_unlock (&self->lock);

@@ -217,7 +217,7 @@ submit_step (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GV
       return FALSE;
     }
   const guint n_slots = G_N_ELEMENTS (session->submitted), slot = (session->next_slot + n_slots - 1) % n_slots;
-  const double learning_rate = ortrain_training_session_get_current_learning_rate (session);
+  const double learning_rate = ortrain_training_session_get_learning_rate_after (session, session->n_updates);
   if (ortrain_training_session_get_n_submitted (session) == 0) /* it has run, and those before it have */
     {
       if (!settle (self, fit, 0, FALSE, error))

@@ -206,7 +206,7 @@ run({
         const before = session.get_parameters().get('fc.weight').copy();
         session.train_step(feeds);
         session.optimizer_step();
-        equal([seen, Number(session.step)], [1, 0]);
+        equal([Number(session.step), seen], [0, 1]);
         assert(session.get_parameters().get('fc.weight').equal(before));
     },
 
@@ -221,7 +221,7 @@ run({
         });
         session.train_step(batch());
         session.optimizer_step();
-        equal([seen, Number(session.step), Number(session.n_overflows), session.loss_scale], [1, 0, 1, 2 ** 23]);
+        equal([Number(session.step), Number(session.n_overflows), session.loss_scale, seen], [0, 1, 2 ** 23, 1]);
         assert(session.get_parameters().get('fc.weight').equal(before));
         for (let i = 0; i < 19; i++) {
             session.train_step(batch());

@@ -188,6 +188,40 @@ test_bits (gconstpointer data)
     }
 }
 
+/* The same by steps and updates that are called apart, with gradients of one step or of two: an update is not waited for. */
+static void
+test_apart (gconstpointer data)
+{
+  const Form *form = data;
+  for (guint n_each = 1; n_each <= 2; n_each++)
+    {
+      g_autoptr (OrtrainTrainingSession) cpu = make_session (form, "cpu", 1), late = make_session (form, "late", 1);
+      OrtrainTrainingSession *const sessions[] = { cpu, late };
+      guint n_overflows[] = { 0, 0 };
+      for (guint k = 0; k < 2; k++)
+        {
+          g_signal_connect (sessions[k], "overflow", G_CALLBACK (count), &n_overflows[k]);
+          for (guint step = 0; step < N_STEPS; step++)
+            {
+              g_autoptr (GError) error = NULL;
+              g_autoptr (OrtrainTensorDict) feeds = make_feeds (step, is_bad (step));
+              ortrain_training_session_train_step (sessions[k], feeds, &error);
+              g_assert_no_error (error);
+              if (step % n_each < n_each - 1)
+                continue;
+              const LateCounters before = late_get_counters (module);
+              g_assert_true (ortrain_training_session_optimizer_step (sessions[k], &error));
+              g_assert_no_error (error);
+              const LateCounters found = late_count (module, before);
+              g_assert_cmpint (found.waits + found.awaited_events, ==, 0);
+            }
+        }
+      assert_same (late, cpu);
+      g_assert_cmpuint (n_overflows[0], >, 0);
+      g_assert_cmpuint (n_overflows[1], ==, n_overflows[0]);
+    }
+}
+
 /* What is saved while steps are under way is gone on with to the same bits. */
 static void
 test_resumed (gconstpointer data)
@@ -257,6 +291,30 @@ test_least_scale (void)
         }
       assert_same (late, cpu);
     }
+}
+
+/* The same of an update alone: the error is that of the next call. */
+static void
+test_least_scale_apart (void)
+{
+  static const Form form = { DYNAMIC, "OrtrainAdam" };
+  g_autoptr (OrtrainTrainingSession) cpu = make_session (&form, "cpu", 512), late = make_session (&form, "late", 512);
+  g_autoptr (GError) want = NULL, error = NULL, other = NULL;
+  g_autoptr (OrtrainTensorDict) bad = make_feeds (2, TRUE), good = make_feeds (2, FALSE);
+  for (guint k = 0; k < 2; k++)
+    {
+      submit (k == 0 ? cpu : late, 0); /* to 512 */
+      ortrain_training_session_train_step (k == 0 ? cpu : late, bad, &other);
+      g_assert_no_error (other);
+    }
+  g_assert_false (ortrain_training_session_optimizer_step (cpu, &want));
+  g_assert_error (want, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE);
+  g_assert_true (ortrain_training_session_optimizer_step (late, &error));
+  g_assert_no_error (error);
+  ortrain_training_session_train_step (late, good, &error);
+  g_assert_error (error, want->domain, want->code);
+  g_assert_cmpstr (error->message, ==, want->message);
+  assert_same (late, cpu);
 }
 
 /* A step that fails, and is no error any more when that is found: it is run again, and so is the one behind it, before any
@@ -393,11 +451,14 @@ main (int argc, char **argv)
       g_autofree char *bits = g_strdup_printf ("/device-overflows/bits/%u-%s", i, forms[i].optimizer);
       g_autofree char *resumed = g_strdup_printf ("/device-overflows/resumed/%u-%s", i, forms[i].optimizer);
       g_autofree char *trainer = g_strdup_printf ("/device-overflows/trainer/%u-%s", i, forms[i].optimizer);
+      g_autofree char *apart = g_strdup_printf ("/device-overflows/apart/%u-%s", i, forms[i].optimizer);
       g_test_add_data_func (bits, &forms[i], test_bits);
+      g_test_add_data_func (apart, &forms[i], test_apart);
       g_test_add_data_func (resumed, &forms[i], test_resumed);
       g_test_add_data_func (trainer, &forms[i], test_trainer);
     }
   g_test_add_func ("/device-overflows/least-scale", test_least_scale);
+  g_test_add_func ("/device-overflows/least-scale-apart", test_least_scale_apart);
   g_test_add_func ("/device-overflows/goes-on", test_goes_on);
   return g_test_run ();
 }

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -25,6 +26,7 @@ environment |= {"ORTRAIN_PROVIDER_PATH": os.path.dirname(module), "CUDA_VISIBLE_
 REASONS = ("There is no NVIDIA driver (libcuda.so.1)", "There is no NVIDIA GPU")
 
 
+SOURCES = pathlib.Path(__file__).resolve().parents[2] / "kernels/cuda"
 folder = tempfile.mkdtemp(prefix="ortrain-module-")
 atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
@@ -53,6 +55,24 @@ def run(*words):
 
 
 class Module(unittest.TestCase):
+    def test_headers_make_it_anew(self):
+        """What nvcc read is known to the build: each kernel's object is made again where a header of it has changed."""
+        build = pathlib.Path(module).parents[2]
+        sources = sorted(SOURCES.glob("*.cu"))
+        self.assertTrue(sources)
+        text = say("ninja", "-C", str(build), "-t", "deps", *(f"kernels/cuda/{source.stem}.o" for source in sources))
+        for block in text.split("\n\n"):
+            if ": #deps" not in block:
+                continue
+            name, *names = block.splitlines()
+            self.assertIn("(VALID)", name)
+            read = {(build / word.strip()).resolve() for word in names}
+            included = re.findall(r'^#include "([^"]+)"', SOURCES.joinpath(pathlib.Path(name.split(":")[0]).stem + ".cu").read_text(), re.M)
+            self.assertTrue(included)
+            for header in included:
+                self.assertTrue(any(path.as_posix().endswith("/" + header) for path in read), f"{name}: {header}")
+        self.assertEqual(text.count(": #deps"), len(sources))
+
     def test_exports_one_symbol(self):
         names = [line.split()[-1] for line in say("nm", "-D", "--defined-only", module).splitlines()]
         self.assertEqual([name.split("@")[0] for name in names], ["ortrain_provider_module"])
