@@ -33,6 +33,7 @@ typedef struct
   guint n;
   gint32 first, last;                 /* no entry lives outside of these */
   gint32 latest_first, earliest_last; /* an item that lives then meets all entries */
+  gboolean has_gaps;                  /* the next two are known: */
   gsize end, widest_gap;              /* of all entries together; between them */
   Placed entries[CHUNK];
 } Chunk;
@@ -66,32 +67,48 @@ shelf_add_chunk (Shelf *shelf, guint position)
 }
 
 static void
-chunk_update (Chunk *chunk)
+chunk_add_times (Chunk *chunk, const Placed *entry)
+{
+  chunk->first = MIN (chunk->first, entry->first);
+  chunk->last = MAX (chunk->last, entry->last);
+  chunk->latest_first = MAX (chunk->latest_first, entry->first);
+  chunk->earliest_last = MIN (chunk->earliest_last, entry->last);
+}
+
+static void
+chunk_find_times (Chunk *chunk)
 {
   chunk->first = chunk->earliest_last = G_MAXINT32;
   chunk->last = chunk->latest_first = G_MININT32;
+  for (guint i = 0; i < chunk->n; i++)
+    chunk_add_times (chunk, &chunk->entries[i]);
+}
+
+static void
+chunk_find_gaps (Chunk *chunk)
+{
   chunk->end = chunk->entries[0].end;
   chunk->widest_gap = 0;
-  for (guint i = 0; i < chunk->n; i++)
+  for (guint i = 1; i < chunk->n; i++)
     {
       const Placed *entry = &chunk->entries[i];
-      chunk->first = MIN (chunk->first, entry->first);
-      chunk->last = MAX (chunk->last, entry->last);
-      chunk->latest_first = MAX (chunk->latest_first, entry->first);
-      chunk->earliest_last = MIN (chunk->earliest_last, entry->last);
       if (entry->offset > chunk->end)
         chunk->widest_gap = MAX (chunk->widest_gap, entry->offset - chunk->end);
       chunk->end = MAX (chunk->end, entry->end);
     }
+  chunk->has_gaps = TRUE;
 }
 
 /* An item of these times meets all entries, and fits nowhere before their end. */
 static gboolean
-chunk_is_solid (const Chunk *chunk, gint32 first, gint32 last, gsize bytes, gsize top)
+chunk_is_solid (Chunk *chunk, gint32 first, gint32 last, gsize bytes, gsize top)
 {
   const gsize start = chunk->entries[0].offset;
-  return chunk->latest_first <= last && chunk->earliest_last >= first && chunk->widest_gap < bytes &&
-         (start <= top || start - top < bytes);
+  if (chunk->latest_first > last || chunk->earliest_last < first || (start > top && start - top >= bytes))
+    return FALSE;
+  if (!chunk->has_gaps)
+    chunk_find_gaps (chunk);
+  return chunk->widest_gap < bytes;
 }
 
 /* The lowest offset at which an item of these times and this size fits. */
@@ -101,7 +118,7 @@ shelf_find (Shelf *shelf, gint32 first, gint32 last, gsize bytes, gsize alignmen
   gsize top = 0;
   for (guint c = 0; c < shelf->n; c++)
     {
-      const Chunk *chunk = shelf->chunks[c];
+      Chunk *chunk = shelf->chunks[c];
       shelf->work++;
       if (chunk->first > last || chunk->last < first)
         continue;
@@ -140,8 +157,9 @@ shelf_insert (Shelf *shelf, Placed entry)
       upper->n = CHUNK / 2;
       chunk->n = CHUNK - upper->n;
       memcpy (upper->entries, chunk->entries + chunk->n, upper->n * sizeof (Placed));
-      chunk_update (chunk);
-      chunk_update (upper);
+      chunk_find_times (chunk);
+      chunk_find_times (upper);
+      chunk->has_gaps = FALSE;
       if (upper->entries[0].offset <= entry.offset)
         chunk = upper;
     }
@@ -150,8 +168,10 @@ shelf_insert (Shelf *shelf, Placed entry)
     position--;
   memmove (chunk->entries + position + 1, chunk->entries + position, (chunk->n - position) * sizeof (Placed));
   chunk->entries[position] = entry;
-  chunk->n++;
-  chunk_update (chunk);
+  if (chunk->n++ == 0)
+    chunk_find_times (chunk);
+  chunk_add_times (chunk, &entry);
+  chunk->has_gaps = FALSE;
 }
 
 /* An item during packing: times are sections, sizes are rounded up. */

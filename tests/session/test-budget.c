@@ -77,7 +77,7 @@ sweep (const char *name, guint n_points)
   const Point whole = plan_at (model, 0);
   g_autoptr (OrtrainTensorDict) parameters = train (model, 0, expected);
   Point last = whole;
-  guint n_met = 0, n_different = 0;
+  guint n_met = 0, n_different = 0, n_refused = 0;
   for (guint i = n_points; i-- > 0;)
     {
       const guint64 budget = whole.peak * (i + 1) / n_points;
@@ -85,6 +85,8 @@ sweep (const char *name, guint n_points)
       if (point.peak == 0)
         {
           last = point;
+          if (++n_refused == 3 && !tests_run_all_cases ())
+            break;
           continue;
         }
       g_assert_cmpuint (last.peak, >, 0); /* what is met at less is met at more */
