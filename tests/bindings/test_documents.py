@@ -155,35 +155,47 @@ class Documents(unittest.TestCase):
         """Each variable of the table sets its option, a file is stronger, and a bad value is told and left alone."""
         table = re.findall(r"^\| `(ORTRAIN_\w+)` \| `([\w-]+)`.*\| (\w+) \|$", (source / "doc" / "options.md").read_text(), re.M)
         self.assertEqual(len(table), 21)
-        code = ("import gi, sys; gi.require_version('Ortrain', '1.0'); from gi.repository import Ortrain; "
-                "cls = getattr(Ortrain, sys.argv[1]); show = lambda value: print(getattr(value, 'value_nick', value)); "
-                "show(cls.new().get_property(sys.argv[2])); show(cls.new_from_file(sys.argv[3]).get_property(sys.argv[2]))")
+        code = ("import gi, json, sys; gi.require_version('Ortrain', '1.0'); from gi.repository import Ortrain\n"
+                "show = lambda value: str(getattr(value, 'value_nick', value))\n"
+                "for name, option, path in json.load(open('cases.json')):\n"
+                "    cls = getattr(Ortrain, name)\n"
+                "    print(show(cls.new().get_property(option)), show(cls.new_from_file(path).get_property(option)))")
         kinds = {"both": ("TrainingOptions", "SessionOptions"), "training": ("TrainingOptions",), "inference": ("SessionOptions",)}
+        cases = []
         for variable, option, of in table:
             for cls in kinds[of]:
-                with self.subTest(f"{variable} {cls}"):
-                    default = getattr(Ortrain, cls).new().get_property(option)
-                    if default is None:  # a name, which the session judges
-                        given, text, kept = "cpu", "cpu", "auto"
-                    elif isinstance(default, GObject.GEnum):
-                        default = default.value_nick
-                        word = {"precision": "bf16", "cudnn-conv-algo-search": "exhaustive"}.get(option)
-                        given, text = (word, word) if word else ("on", "yes")
-                        kept = default
-                    elif isinstance(default, bool):
-                        given, text, kept = not default, "no" if default else "yes", default
-                    else:
-                        given, text, kept = type(default)(2), "2", default
-                    pathlib.Path("one.json").write_text(json.dumps({option: kept}))
-                    run = lambda value: subprocess.run([sys.executable, "-c", code, cls, option, "one.json"], capture_output=True, text=True,
-                                                       env=os.environ | {variable: value})
-                    done = run(text)
-                    self.assertEqual(done.stdout.split(), [str(given), str(kept)], done.stderr)
-                    if default is None:
-                        continue
-                    done = run("purple")
-                    self.assertEqual(done.stdout.split(), [str(default), str(default)])
-                    self.assertIn(variable, done.stderr)
+                default = getattr(Ortrain, cls).new().get_property(option)
+                if default is None:  # a name, which the session judges
+                    given, text, kept = "cpu", "cpu", "auto"
+                elif isinstance(default, GObject.GEnum):
+                    default = default.value_nick
+                    word = {"precision": "bf16", "cudnn-conv-algo-search": "exhaustive"}.get(option)
+                    given, text = (word, word) if word else ("on", "yes")
+                    kept = default
+                elif isinstance(default, bool):
+                    given, text, kept = not default, "no" if default else "yes", default
+                else:
+                    given, text, kept = type(default)(2), "2", default
+                path = f"{cls}-{option}.json"
+                pathlib.Path(path).write_text(json.dumps({option: kept}))
+                cases.append((variable, option, cls, path, text, given, kept, default))
+
+        def run(cases, values):
+            pathlib.Path("cases.json").write_text(json.dumps([(cls, option, path) for _, option, cls, path, *_ in cases]))
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | values)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout.splitlines(), done.stderr
+
+        lines, _ = run(cases, {case[0]: case[4] for case in cases})
+        for line, (variable, _, cls, _, _, given, kept, _) in zip(lines, cases, strict=True):
+            with self.subTest(f"{variable} {cls}"):
+                self.assertEqual(line.split(), [str(given), str(kept)])
+        judged = [case for case in cases if case[7] is not None]
+        lines, told = run(judged, {case[0]: "purple" for case in judged})
+        for line, (variable, _, cls, *_, default) in zip(lines, judged, strict=True):
+            with self.subTest(f"{variable} {cls}"):
+                self.assertEqual(line.split(), [str(default), str(default)])
+                self.assertIn(variable, told)
 
     def test_memory_line(self):
         """print-memory writes to its own log domain: each phase of steps below ten and of powers of two."""
