@@ -108,6 +108,15 @@ class Errors(Failures):
         self.fails(2, "new", "vae", "x.onnx")
         self.assertFalse(os.path.exists(path("x.onnx")))
 
+    def test_what_was_meant(self):
+        for word, meant in (("--lr", "learning-rate"), ("--epoch", "epochs"), ("--bach-size=4", "batch-size"), ("--learnign-rate=1", "learning-rate"),
+                            ("--weight_decay", "weight-decay"), ("--wd", "weight-decay")):
+            out, err = ortrain("train", "cnn.onnx", "--data", "x.npz", word, "1", status=2)
+            self.assertEqual(err.splitlines()[0], f"ortrain: Unknown option {word}; did you mean --{meant}?")
+        for word in ("--purple", "--x", "-x", "--" + "e" * 5000, "--="):
+            out, err = ortrain("train", "cnn.onnx", "--data", "x.npz", word, status=2)
+            self.assertNotIn("did you mean", err)
+
     def test_files(self):
         with open(path("cut.onnx"), "wb") as file:
             file.write(open(path("cnn.onnx"), "rb").read()[:-50])

@@ -8,6 +8,72 @@
 
 const char *command_program = "ortrain";
 
+/* How many letters have to be put in, left out or replaced. */
+static guint
+count_edits (const char *a, const char *b)
+{
+  const gsize n = strlen (b);
+  g_autofree guint *row = g_new (guint, n + 1);
+  for (gsize k = 0; k <= n; k++)
+    row[k] = (guint) k;
+  for (guint i = 0; a[i] != '\0'; i++)
+    {
+      guint above_left = row[0]++;
+      for (gsize k = 1; k <= n; k++)
+        {
+          const guint above = row[k], replaced = above_left + (a[i] != b[k - 1]);
+          row[k] = MIN (replaced, MIN (above, row[k - 1]) + 1);
+          above_left = above;
+        }
+    }
+  return row[n];
+}
+
+/* "lr" of "learning-rate" */
+static gboolean
+are_initials (const char *name, const char *option)
+{
+  g_auto (GStrv) words = g_strsplit (option, "-", -1);
+  gsize n = 0;
+  while (words[n] != NULL && words[n][0] == name[n] && name[n] != '\0')
+    n++;
+  return n > 1 && words[n] == NULL && name[n] == '\0';
+}
+
+/* The option that was meant by an unknown one, as far as can be guessed; NULL: none is near. */
+static const char *
+find_meant (const GOptionEntry *entries, const char *name)
+{
+  const char *nearest = NULL;
+  guint least = (guint) MIN (strlen (name) / 2, 2) + 1;
+  for (const GOptionEntry *entry = entries; entry != NULL && entry->long_name != NULL; entry++)
+    {
+      const gboolean is_sure =
+          are_initials (name, entry->long_name) || (strlen (name) > 2 && g_str_has_prefix (entry->long_name, name));
+      const guint n_edits = is_sure ? 0 : count_edits (name, entry->long_name);
+      if (n_edits < least)
+        {
+          least = n_edits;
+          nearest = entry->long_name;
+        }
+    }
+  return nearest;
+}
+
+/* Says what may have been meant instead of an option that there is not: the last word of the message. */
+static ExitStatus
+refuse_words (const Command *command, const GOptionEntry *entries, const GError *error)
+{
+  const char *option = strrchr (error->message, ' ');
+  const gboolean is_unknown = g_error_matches (error, G_OPTION_ERROR, G_OPTION_ERROR_UNKNOWN_OPTION) &&
+                              option != NULL && g_str_has_prefix (option, " --");
+  g_auto (GStrv) halves = is_unknown ? g_strsplit (option + strlen (" --"), "=", 2) : NULL;
+  const char *meant = is_unknown ? find_meant (entries, halves[0]) : NULL;
+  if (meant == NULL)
+    return command_usage (command, "%s", error->message);
+  return command_usage (command, "%s; did you mean --%s?", error->message, meant);
+}
+
 gboolean
 command_parse (const Command *command, const GOptionEntry *entries, int *argc, char ***argv, int n_min, int n_max,
                ExitStatus *status)
@@ -21,7 +87,7 @@ command_parse (const Command *command, const GOptionEntry *entries, int *argc, c
     g_option_context_add_main_entries (context, entries, NULL);
   if (!g_option_context_parse (context, argc, argv, &error))
     {
-      *status = command_usage (command, "%s", error->message);
+      *status = refuse_words (command, entries, error);
       return FALSE;
     }
   int n = *argc - 1;
