@@ -525,6 +525,8 @@ run({
         const history = trainer.fit(null);
         assert(history instanceof Ortrain.TrainingHistory);
         equal([history.n_epochs, Number(history.n_steps)], [3, 9]);
+        assert(history.losses instanceof Float64Array);
+        equal([history.losses.length, history.losses.every(Number.isFinite)], [9, true]);
         equal(seen[seen.length - 1], [1, mainThread]);
         const records = [...history.epochs];
         assert(records.length === 3 && records[2].loss < records[0].loss);

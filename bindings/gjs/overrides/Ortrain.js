@@ -53,6 +53,13 @@ function _init() {
         },
         configurable: true,
     });
+    // The loss of each training step, as a Float64Array.
+    Object.defineProperty(Ortrain.TrainingHistory.prototype, 'losses', {
+        get() {
+            return new Float64Array(this.get_losses().toArray().slice().buffer);
+        },
+        configurable: true,
+    });
     function toDict(values) {
         if (values === null || values === undefined || values instanceof Ortrain.TensorDict)
             return values;
