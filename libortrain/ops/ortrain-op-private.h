@@ -147,11 +147,13 @@ struct _OrtrainOpDef
   const char *types;
   OrtrainScores scores;
   /* What operands must be, beside its type. Bit i: input i … */
-  guint32 vector_inputs;     /* … has rank 1 (or 0, as exporters write a single number) */
-  guint32 scalar_inputs;     /* … has one element */
-  guint32 shaped_inputs;     /* … has the shape of input 0 */
-  guint32 optional_inputs;   /* … may be left out before others; those from min_inputs on may anyway */
-  guint32 open_inputs;       /* … is a mask, which may be left out where all its elements are true, or zero */
+  guint32 vector_inputs;   /* … has rank 1 (or 0, as exporters write a single number) */
+  guint32 scalar_inputs;   /* … has one element */
+  guint32 shaped_inputs;   /* … has the shape of input 0 */
+  guint32 optional_inputs; /* … may be left out before others; those from min_inputs on may anyway */
+  guint32 open_inputs;     /* … is a mask, which may be left out where all its elements are true, or zero */
+  guint32 broadcast_inputs; /* … is broadcast to a shape that it takes no part in: it may have fewer elements where they
+                                are the same. Element-wise rows need not say */
   guint32 difference_inputs; /* … is a matrix of indices, or a vector where element [i, j] is a function of j - i: its
                                 element j - i + rows - 1 */
 

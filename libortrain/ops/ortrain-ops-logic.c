@@ -179,6 +179,33 @@ find_taken_side (const OrtrainNode *node)
   return n == 0 ? -1 : elements[0] ? 1 : 2;
 }
 
+/* The operand beside a single element that changes nothing. */
+static gint
+find_beside (const OrtrainNode *node, gboolean neutral)
+{
+  for (guint i = 0; i < 2; i++)
+    {
+      const OrtrainValue *operand = ortrain_node_input (node, i);
+      if (operand != NULL && operand->tensor != NULL && operand->dtype == ORTRAIN_DTYPE_BOOL &&
+          ortrain_tensor_get_n_elements (operand->tensor) == 1 &&
+          !*(const guint8 *) ortrain_tensor_peek (operand->tensor) == !neutral)
+        return (gint) (1 - i);
+    }
+  return -1;
+}
+
+static gint
+find_beside_true (const OrtrainNode *node)
+{
+  return find_beside (node, TRUE);
+}
+
+static gint
+find_beside_false (const OrtrainNode *node)
+{
+  return find_beside (node, FALSE);
+}
+
 #define COMPARE(name, since, dtypes, flags, infer, ...)                                                                \
   {                                                                                                                    \
     name, "", since, 2, 2, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_NO_GRADIENT | (flags), 0, 3, infer, NULL,   \
@@ -197,8 +224,10 @@ static const OrtrainOpDef ops[] = {
   COMPARE ("Greater", 7, ORTRAIN_DTYPES_NUMERIC, 0, ortrain_infer_compare),
   COMPARE ("LessOrEqual", 12, ORTRAIN_DTYPES_NUMERIC, 0, ortrain_infer_compare),
   COMPARE ("GreaterOrEqual", 12, ORTRAIN_DTYPES_NUMERIC, 0, ortrain_infer_compare),
-  COMPARE ("And", 7, ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_COMMUTATIVE, ortrain_infer_compare),
-  COMPARE ("Or", 7, ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_COMMUTATIVE, ortrain_infer_compare),
+  COMPARE ("And", 7, ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_COMMUTATIVE, ortrain_infer_compare,
+           .find_passed_input = find_beside_true),
+  COMPARE ("Or", 7, ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_COMMUTATIVE, ortrain_infer_compare,
+           .find_passed_input = find_beside_false),
   COMPARE ("Xor", 7, ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_COMMUTATIVE, ortrain_infer_compare),
   TEST ("Not", 7, ORTRAIN_DTYPES_BOOL, .kind = ORTRAIN_OP_KIND_NOT),
   TEST ("IsNaN", 9, ORTRAIN_DTYPES_FLOAT, .kind = ORTRAIN_OP_KIND_IS_NAN),

@@ -106,10 +106,10 @@ static const OrtrainOpDef ops[] = {
   { .name = "RelativeAttention", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_NARROW, .since = 1, .min_inputs = 7, .max_inputs = 10,
     .min_outputs = 1, .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 31 << 5, .optional_inputs = 15 << 3, .types = ".0000ii*fb", .scalar_inputs = 3 << 8,
     .infer = infer_relative_attention, .gradient = gradient_relative_attention, .channels = ORTRAIN_CHANNELS_ALIGNED,
-    .input_roles = { [5] = "index", [6] = "index", [7] = "mask" }, .difference_inputs = 3 << 5, .open_inputs = 1 << 7, .expand = ortrain_body_relative_attention },
+    .input_roles = { [5] = "index", [6] = "index", [7] = "mask" }, .difference_inputs = 3 << 5, .open_inputs = 1 << 7, .broadcast_inputs = 1 << 7, .expand = ortrain_body_relative_attention },
   { .name = "RelativeAttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 9, .max_inputs = 12, .min_outputs = 1, .max_outputs = 5,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .optional_inputs = 15 << 5, .types = ".000f00ii*fb", .scalar_inputs = 3 << 10, .infer = infer_relative_attention_grad,
-    .difference_inputs = 3 << 7, .open_inputs = 1 << 9, .zero_sums = ortrain_zero_sums_relative_attention_grad, .expand = ortrain_body_relative_attention_grad },
+    .difference_inputs = 3 << 7, .open_inputs = 1 << 9, .broadcast_inputs = 1 << 9, .zero_sums = ortrain_zero_sums_relative_attention_grad, .expand = ortrain_body_relative_attention_grad },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (relative_attention, ops);

@@ -2,9 +2,8 @@
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-specialize-private.h"
 
-/* The input that output 0 is, element by element and in the same shape; or NULL. */
-static OrtrainValue *
-find_passed (const OrtrainNode *node)
+OrtrainValue *
+ortrain_find_passed_value (const OrtrainNode *node)
 {
   const OrtrainValue *y = ortrain_node_output (node, 0);
   if (node->op == NULL || y == NULL)
@@ -28,7 +27,7 @@ gboolean
 ortrain_eliminate_node (OrtrainGraph *graph, OrtrainNode *node)
 {
   OrtrainValue *y = ortrain_node_output (node, 0);
-  OrtrainValue *x = find_passed (node);
+  OrtrainValue *x = ortrain_find_passed_value (node);
   if (x == NULL)
     return FALSE;
   /* An output of the graph that would become an input, a weight, or a second name of another output needs its node. A

@@ -17,8 +17,8 @@
 #define MAX_BYTES ((guint64) 512 << 20)
 #define MAX_WORK ((guint64) 1 << 32)
 
-static gboolean
-is_known (const OrtrainValue *value)
+gboolean
+ortrain_fold_is_known (const OrtrainValue *value)
 {
   return value->tensor != NULL && value->role != ORTRAIN_ROLE_PARAMETER && value->role != ORTRAIN_ROLE_BUFFER;
 }
@@ -74,7 +74,7 @@ may_fold (OrtrainNode *node, OrtrainFoldBudget *budget, gboolean host)
           if (!ortrain_value_get_static_dims (input, dims))
             return FOLD_NO;
         }
-      else if (!is_known (input))
+      else if (!ortrain_fold_is_known (input))
         return FOLD_NO;
       else
         work += flags & ORTRAIN_OP_VIEW ? 0 : (guint64) ortrain_tensor_get_n_elements (input->tensor);

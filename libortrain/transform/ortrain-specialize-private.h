@@ -46,7 +46,27 @@ gboolean ortrain_fold_constants_within (OrtrainGraph *graph, OrtrainFoldBudget *
  * one beyond the budget is GRAPH_ERROR_SHAPE. */
 gboolean ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, OrtrainFoldBudget *budget, gboolean host,
                             gboolean *folded, GError **error);
+/* Whether its contents are at hand and stay what they are. */
+gboolean ortrain_fold_is_known (const OrtrainValue *value);
+
+/* transform/ortrain-narrow-constants.c: large element-wise results of constants that are the same along an axis, as a
+ * mask is for all samples of a batch, are folded and kept once for that axis, where their readers broadcast them. The
+ * nodes wait until all shapes are known. */
+typedef struct _OrtrainNarrowing OrtrainNarrowing;
+
+/* budget: not taken, spent by ortrain_narrowing_run () */
+OrtrainNarrowing *ortrain_narrowing_new (OrtrainGraph *graph, OrtrainFoldBudget *budget);
+void ortrain_narrowing_free (OrtrainNarrowing *self);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainNarrowing, ortrain_narrowing_free)
+/* In the order of the graph, of nodes that are inferred already. One that is added must not be folded or deleted. */
+gboolean ortrain_narrowing_may_add (const OrtrainNarrowing *self, const OrtrainNode *node);
+void ortrain_narrowing_add (OrtrainNarrowing *self, OrtrainNode *node);
+/* Leaves dead nodes. */
+gboolean ortrain_narrowing_run (OrtrainNarrowing *self, GError **error);
+
 /* transform/ortrain-eliminate.c: nodes that change nothing (Identity, Reshape to the same shape, SumTo of an equal
  * shape, …) are taken out: TRUE if this one was. */
 gboolean ortrain_eliminate_node (OrtrainGraph *graph, OrtrainNode *node);
 guint ortrain_eliminate_identities (OrtrainGraph *graph);
+/* The input that output 0 is, element by element and in the same shape, which its node thus need not compute; or NULL. */
+OrtrainValue *ortrain_find_passed_value (const OrtrainNode *node);

@@ -204,6 +204,24 @@ take_branch (OrtrainGraph *graph, const Pending *control, GArray *pending, GErro
   return TRUE;
 }
 
+/* Of an inferred node: folded, taken out, or left for later. */
+static gboolean
+fold (OrtrainGraph *graph, const Pending *next, OrtrainFoldBudget *budget, OrtrainNarrowing *narrowing, GError **error)
+{
+  if (!next->host && ortrain_narrowing_may_add (narrowing, next->node))
+    {
+      if (!ortrain_eliminate_node (graph, next->node))
+        ortrain_narrowing_add (narrowing, next->node);
+      return TRUE;
+    }
+  gboolean folded;
+  if (!ortrain_fold_node (graph, next->node, budget, next->host, &folded, error))
+    return FALSE;
+  if (!folded)
+    ortrain_eliminate_node (graph, next->node);
+  return TRUE;
+}
+
 OrtrainGraph *
 ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, guint n_inputs, GError **error)
 {
@@ -248,26 +266,25 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
   OrtrainFoldBudget budget;
   ortrain_fold_budget_init (&budget);
   budget.consumes = TRUE;
+  g_autoptr (OrtrainNarrowing) narrowing = ortrain_narrowing_new (graph, &budget);
   gboolean ok = TRUE;
   while (pending->len > 0 && ok)
     {
       Pending next = g_array_index (pending, Pending, pending->len - 1);
       g_array_set_size (pending, pending->len - 1);
-      gboolean folded = TRUE;
       if (next.node->op != NULL && (next.node->op->flags & ORTRAIN_OP_CONTROL))
         ok = take_branch (graph, &next, pending, error);
       else
         ok = ortrain_ops_infer_node (next.node, error) && check_static (next.node, error) &&
-             ortrain_declarations_check (next.node, source, error) &&
-             ortrain_fold_node (graph, next.node, &budget, next.host, &folded, error);
-      if (ok && !folded)
-        ortrain_eliminate_node (graph, next.node);
+             ortrain_declarations_check (next.node, source, error) && fold (graph, &next, &budget, narrowing, error);
       pending_clear (&next);
     }
   g_array_set_clear_func (pending, pending_clear);
   if (!ok)
     return NULL;
   g_clear_pointer (&edit, ortrain_graph_end_edit);
+  if (!ortrain_narrowing_run (narrowing, error))
+    return NULL;
   ortrain_graph_remove_dead (graph);
   return g_steal_pointer (&graph);
 }
