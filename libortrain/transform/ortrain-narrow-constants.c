@@ -19,7 +19,8 @@ struct _OrtrainNarrowing
   GPtrArray *nodes;    /* that wait, in the order of the graph */
   GHashTable *waiting; /* the same as a set */
   GHashTable *narrow;  /* value → its narrow form, or itself where it has none */
-  gboolean is_read;    /* by nodes that may be folded, now that it is known */
+  GHashTable *forms;   /* values that are narrow forms of others */
+  gboolean has_folded; /* nodes that others read as they are: these may change nothing, now that it is known */
 };
 
 OrtrainNarrowing *
@@ -31,6 +32,7 @@ ortrain_narrowing_new (OrtrainGraph *graph, OrtrainFoldBudget *budget)
   self->nodes = g_ptr_array_new_with_free_func (g_object_unref);
   self->waiting = g_hash_table_new (NULL, NULL);
   self->narrow = g_hash_table_new (NULL, NULL);
+  self->forms = g_hash_table_new (NULL, NULL);
   return self;
 }
 
@@ -40,6 +42,7 @@ ortrain_narrowing_free (OrtrainNarrowing *self)
   g_ptr_array_unref (self->nodes);
   g_hash_table_unref (self->waiting);
   g_hash_table_unref (self->narrow);
+  g_hash_table_unref (self->forms);
   g_free (self);
 }
 
@@ -50,26 +53,35 @@ broadcasts (const OrtrainNode *node)
   return ortrain_node_has_flag (node, ORTRAIN_OP_POINTWISE) && node->op->shaped_inputs == 0 && node->body == NULL;
 }
 
-gboolean
-ortrain_narrowing_may_add (const OrtrainNarrowing *self, const OrtrainNode *node)
+/* Whether its result is large, and element by element that of its inputs. */
+static gboolean
+may_be_narrow (const OrtrainNode *node)
 {
   const OrtrainValue *y = ortrain_node_output (node, 0);
   gint64 dims[ORTRAIN_MAX_RANK], n;
   gsize bytes;
-  if ((!broadcasts (node) && ortrain_node_get_kind (node) != ORTRAIN_OP_KIND_EXPAND) ||
-      ortrain_node_has_flag (node, ORTRAIN_OP_RANDOM) || node->outputs->len != 1 || y == NULL ||
-      y->role != ORTRAIN_ROLE_NONE || y->dtype == ORTRAIN_DTYPE_STRING || !ortrain_value_get_static_dims (y, dims) ||
-      !ortrain_checked_n_elements (dims, (gsize) y->rank, &n) ||
-      !ortrain_checked_mul ((gsize) n, ortrain_dtype_get_size (y->dtype), &bytes) || bytes < LARGE)
+  return (broadcasts (node) || ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_EXPAND) && node->outputs->len == 1 &&
+         y != NULL && y->role == ORTRAIN_ROLE_NONE && y->dtype != ORTRAIN_DTYPE_STRING &&
+         ortrain_value_get_static_dims (y, dims) && ortrain_checked_n_elements (dims, (gsize) y->rank, &n) &&
+         ortrain_checked_mul ((gsize) n, ortrain_dtype_get_size (y->dtype), &bytes) && bytes >= LARGE;
+}
+
+gboolean
+ortrain_narrowing_may_add (const OrtrainNarrowing *self, const OrtrainNode *node)
+{
+  gboolean waits = FALSE;
+  if (node->op == NULL || (node->op->flags & (ORTRAIN_OP_RANDOM | ORTRAIN_OP_CONTROL | ORTRAIN_OP_SHAPE_ONLY)))
     return FALSE;
   for (guint i = 0; i < node->inputs->len; i++)
     {
       const OrtrainValue *x = node->inputs->pdata[i];
-      if (x != NULL && !ortrain_fold_is_known (x) &&
-          (x->producer == NULL || !g_hash_table_contains (self->waiting, x->producer)))
+      if (x == NULL || ortrain_fold_is_known (x))
+        continue;
+      if (x->producer == NULL || !g_hash_table_contains (self->waiting, x->producer))
         return FALSE;
+      waits = TRUE;
     }
-  return TRUE;
+  return waits || (node->inputs->len > 0 && may_be_narrow (node));
 }
 
 void
@@ -184,11 +196,12 @@ computes_shape (const OrtrainNode *node, guint index, OrtrainValue *other)
          memcmp (dims, wanted, (gsize) y->rank * sizeof *dims) == 0;
 }
 
-/* Readers that broadcast it get the narrow form; those that wait will ask for it. */
+/* Readers that broadcast it get the narrow form; those that wait will ask for the form that they need. */
 static void
 replace_uses (OrtrainNarrowing *self, OrtrainValue *value, OrtrainValue *narrow)
 {
   g_hash_table_insert (self->narrow, value, narrow);
+  g_hash_table_add (self->forms, narrow);
   g_autofree OrtrainUse *uses = g_memdup2 (value->uses.items, value->uses.n * sizeof *uses);
   const guint n = value->uses.n;
   for (guint i = 0; i < n; i++)
@@ -197,13 +210,10 @@ replace_uses (OrtrainNarrowing *self, OrtrainValue *value, OrtrainValue *narrow)
       if (g_hash_table_contains (self->waiting, reader))
         continue;
       const guint32 inputs = reader->op != NULL && uses[i].index < 32 ? reader->op->broadcast_inputs : 0;
-      const gboolean broadcast =
-          (inputs >> uses[i].index & 1) != 0 || (broadcasts (reader) && computes_shape (reader, uses[i].index, narrow));
-      if (broadcast || ortrain_value_same_shape (value, narrow))
+      if ((inputs >> uses[i].index & 1) != 0 || ortrain_value_same_shape (value, narrow) ||
+          (broadcasts (reader) && computes_shape (reader, uses[i].index, narrow)))
         ortrain_node_set_input (reader, uses[i].index, narrow);
-      self->is_read = self->is_read || !broadcast;
     }
-  self->is_read = self->is_read || value->is_output;
 }
 
 /* The same of narrow inputs: inputs[], one for each of the node's. */
@@ -212,11 +222,25 @@ copy_with (OrtrainNarrowing *self, OrtrainNode *node, OrtrainValue *const *input
 {
   OrtrainNode *copy = ortrain_graph_insert_node (self->graph, node, node->domain, node->op_type, node->name, inputs,
                                                  node->inputs->len, 1);
-  ortrain_attributes_free (copy->attributes);
-  copy->attributes = ortrain_attributes_copy (node->attributes);
+  ortrain_attributes_assign (copy->attributes, node->attributes);
   copy->op = node->op;
   copy->phase = node->phase;
   return ortrain_ops_infer_node (copy, error) ? copy : NULL;
+}
+
+/* With all its elements; nothing happens where that takes too much, or an input does. */
+static gboolean
+fold_whole (OrtrainNarrowing *self, OrtrainNode *node, GError **error)
+{
+  gboolean folded, consumes = TRUE;
+  /* Nodes that still wait may read a narrow form. */
+  for (guint i = 0; i < node->inputs->len; i++)
+    consumes = consumes && !g_hash_table_contains (self->forms, node->inputs->pdata[i]);
+  self->budget->consumes = consumes;
+  const gboolean ok = ortrain_fold_node (self->graph, node, self->budget, FALSE, &folded, error);
+  self->budget->consumes = TRUE;
+  self->has_folded = self->has_folded || (ok && folded);
+  return ok;
 }
 
 static gboolean
@@ -240,10 +264,7 @@ narrow_node (OrtrainNarrowing *self, OrtrainNode *node, GError **error)
       return TRUE;
     }
   if (!is_narrower)
-    {
-      self->is_read = TRUE;
-      return ortrain_fold_node (self->graph, node, self->budget, FALSE, &folded, error);
-    }
+    return fold_whole (self, node, error);
   OrtrainNode *copy = copy_with (self, node, inputs, error);
   if (copy == NULL)
     return FALSE;
@@ -251,7 +272,6 @@ narrow_node (OrtrainNarrowing *self, OrtrainNode *node, GError **error)
   if (narrow == NULL)
     {
       narrow = ortrain_node_output (copy, 0);
-      /* Nodes that still wait may read the inputs. */
       self->budget->consumes = FALSE;
       const gboolean ok = ortrain_fold_node (self->graph, copy, self->budget, FALSE, &folded, error);
       self->budget->consumes = TRUE;
@@ -262,19 +282,65 @@ narrow_node (OrtrainNarrowing *self, OrtrainNode *node, GError **error)
   return TRUE;
 }
 
+static gboolean
+is_read (const OrtrainNode *node)
+{
+  for (guint k = 0; k < node->outputs->len; k++)
+    {
+      const OrtrainValue *y = node->outputs->pdata[k];
+      if (y != NULL && (y->uses.n > 0 || y->is_output))
+        return TRUE;
+    }
+  return FALSE;
+}
+
+/* By position: the nodes that others which wait read as they are, and what those are computed from. */
+static gboolean *
+find_whole (const OrtrainNarrowing *self)
+{
+  gboolean *whole = g_new0 (gboolean, self->nodes->len + 1);
+  for (guint i = self->nodes->len; i-- > 0;)
+    {
+      OrtrainNode *node = self->nodes->pdata[i];
+      whole[i] = !may_be_narrow (node);
+      node->mark = i;
+      for (guint k = 0; k < node->outputs->len && !whole[i]; k++)
+        {
+          const OrtrainValue *y = node->outputs->pdata[k];
+          for (guint u = 0; y != NULL && u < y->uses.n && !whole[i]; u++)
+            whole[i] =
+                g_hash_table_contains (self->waiting, y->uses.items[u].node) && whole[y->uses.items[u].node->mark];
+        }
+    }
+  return whole;
+}
+
 gboolean
 ortrain_narrowing_run (OrtrainNarrowing *self, GError **error)
 {
+  g_autofree gboolean *whole = find_whole (self);
   g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (self->graph);
   for (guint i = 0; i < self->nodes->len; i++)
-    if (!narrow_node (self, self->nodes->pdata[i], error))
-      return FALSE;
+    {
+      OrtrainNode *node = self->nodes->pdata[i];
+      if ((may_be_narrow (node) && !narrow_node (self, node, error)) ||
+          (whole[i] && node->graph != NULL && !fold_whole (self, node, error)))
+        return FALSE;
+    }
+  for (guint i = self->nodes->len; i-- > 0;)
+    {
+      OrtrainNode *node = self->nodes->pdata[i];
+      if (node->graph != NULL && !is_read (node))
+        ortrain_graph_delete_node (self->graph, node);
+    }
+  for (guint i = 0; i < self->nodes->len; i++)
+    {
+      OrtrainNode *node = self->nodes->pdata[i];
+      if (node->graph != NULL && !fold_whole (self, node, error))
+        return FALSE;
+    }
   g_clear_pointer (&edit, ortrain_graph_end_edit);
-  if (!self->is_read)
-    return TRUE;
-  ortrain_graph_remove_dead (self->graph);
-  if (!ortrain_fold_constants_within (self->graph, self->budget, error))
-    return FALSE;
-  ortrain_eliminate_identities (self->graph);
+  if (self->has_folded)
+    ortrain_eliminate_identities (self->graph);
   return TRUE;
 }

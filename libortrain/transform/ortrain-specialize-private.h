@@ -58,7 +58,8 @@ typedef struct _OrtrainNarrowing OrtrainNarrowing;
 OrtrainNarrowing *ortrain_narrowing_new (OrtrainGraph *graph, OrtrainFoldBudget *budget);
 void ortrain_narrowing_free (OrtrainNarrowing *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainNarrowing, ortrain_narrowing_free)
-/* In the order of the graph, of nodes that are inferred already. One that is added must not be folded or deleted. */
+/* In the order of the graph, of nodes that are inferred already: large results, and what is computed from them. A node that
+ * is added must not be folded or deleted. */
 gboolean ortrain_narrowing_may_add (const OrtrainNarrowing *self, const OrtrainNode *node);
 void ortrain_narrowing_add (OrtrainNarrowing *self, OrtrainNode *node);
 /* Leaves dead nodes. */

@@ -260,6 +260,29 @@ test_guard (void)
   g_assert_cmpuint (made->nodes->len, ==, 2);
 }
 
+/* What waits delays what is computed from it, and nothing more: positions that exporters expand for each sample. */
+static void
+test_expanded_positions (void)
+{
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("positions");
+  const gint64 dims[] = { BATCH, 2, SIDE, SIDE }, flat[] = { BATCH, 1, 1, SIDE }, n = SIDE;
+  g_autofree gint64 *numbers = g_new (gint64, SIDE);
+  for (gint64 i = 0; i < SIDE; i++)
+    numbers[i] = i;
+  OrtrainValue *range = add_ints (graph, numbers, n);
+  OrtrainValue *expanded = op (graph, "Expand", range, add_ints (graph, (const gint64[]){ BATCH, SIDE }, 2), NULL);
+  OrtrainValue *columns = op (graph, "Reshape", expanded, add_ints (graph, flat, 4), NULL);
+  OrtrainValue *rows =
+      op (graph, "Reshape", expanded, add_ints (graph, (const gint64[]){ BATCH, 1, SIDE, 1 }, 4), NULL);
+  OrtrainValue *mask = op (graph, "LessOrEqual", columns, rows, NULL);
+  g_autoptr (OrtrainGraph) made =
+      specialize (graph, op (graph, "Where", mask, add_input (graph, "x", dims, 4), add_number (graph, -1)));
+  g_assert_cmpuint (made->nodes->len, ==, 1);
+  const OrtrainValue *read = ortrain_node_input (made->nodes->pdata[0], 0);
+  check_dims (read, 1, 1, SIDE, SIDE);
+  check_causal (read, SIDE, 0);
+}
+
 /* Above what is folded: computed in each step, once for all samples. */
 static void
 test_too_large (void)
@@ -285,6 +308,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/transform/narrow-constants/expand", test_expand);
   g_test_add_func ("/transform/narrow-constants/bits", test_bits);
   g_test_add_func ("/transform/narrow-constants/guard", test_guard);
+  g_test_add_func ("/transform/narrow-constants/expanded-positions", test_expanded_positions);
   g_test_add_func ("/transform/narrow-constants/too-large", test_too_large);
   return g_test_run ();
 }
