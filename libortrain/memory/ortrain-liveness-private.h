@@ -6,15 +6,15 @@
 #define ORTRAIN_ORDER_MAX_PHASES 3
 
 /* The order of execution as a problem of its own: tasks that make and read blocks of memory. Tasks are numbered in a
- * valid order, in which all tasks of a phase stand before those of the next. */
+ * valid order, in which all tasks of a phase stand before those of the next, and described in that order. */
 typedef struct
 {
   gsize workspace;
   guint phase;
-  gboolean prompt;    /* runs as soon as it can, whatever the given order says */
-  GArray *successors; /* of guint32, may hold one twice; or NULL */
-  GArray *makes;      /* of guint32: blocks that exist from here on; or NULL */
-  GArray *reads;      /* of guint32, each once; or NULL */
+  gboolean prompt; /* runs as soon as it can, whatever the given order says */
+  guint first_make, n_makes;
+  guint first_read, n_reads;
+  guint first_successor, n_successors; /* set by ortrain_order_problem_solve () */
 } OrtrainTask;
 
 typedef struct
@@ -26,10 +26,20 @@ typedef struct
 
 typedef struct
 {
+  guint32 from, to;
+} OrtrainTaskEdge;
+
+typedef struct
+{
   OrtrainTask *tasks;
   guint n_tasks;
   OrtrainTaskBlock *blocks;
   guint n_blocks;
+  /* All of one task stand beside each other. */
+  GArray *makes;       /* of guint32: blocks that exist from there on */
+  GArray *reads;       /* of guint32, each once */
+  guint32 *successors; /* may hold one twice; or NULL */
+  GArray *edges;       /* of OrtrainTaskEdge, in the order in which they were added */
 } OrtrainOrderProblem;
 
 OrtrainOrderProblem *ortrain_order_problem_new (guint n_tasks, guint n_blocks);
@@ -40,6 +50,6 @@ void ortrain_order_problem_add_read (OrtrainOrderProblem *self, guint task, guin
 
 /* order: [n_tasks], filled with the best order found: the given one, with prompt tasks moved up, unless another has a
  * lower peak. Deterministic. */
-gsize ortrain_order_problem_solve (const OrtrainOrderProblem *self, guint32 *order);
+gsize ortrain_order_problem_solve (OrtrainOrderProblem *self, guint32 *order);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainOrderProblem, ortrain_order_problem_free)

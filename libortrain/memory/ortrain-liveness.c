@@ -13,35 +13,40 @@ ortrain_order_problem_new (guint n_tasks, guint n_blocks)
   self->n_blocks = n_blocks;
   self->tasks = g_new0 (OrtrainTask, n_tasks + 1);
   self->blocks = g_new0 (OrtrainTaskBlock, n_blocks + 1);
+  self->makes = g_array_sized_new (FALSE, FALSE, sizeof (guint32), 2 * n_tasks);
+  self->reads = g_array_sized_new (FALSE, FALSE, sizeof (guint32), 4 * n_tasks);
+  self->edges = g_array_sized_new (FALSE, FALSE, sizeof (OrtrainTaskEdge), 4 * n_tasks);
   return self;
 }
 
 void
 ortrain_order_problem_free (OrtrainOrderProblem *self)
 {
-  for (guint t = 0; t < self->n_tasks; t++)
-    {
-      g_clear_pointer (&self->tasks[t].successors, g_array_unref);
-      g_clear_pointer (&self->tasks[t].makes, g_array_unref);
-      g_clear_pointer (&self->tasks[t].reads, g_array_unref);
-    }
+  g_array_unref (self->makes);
+  g_array_unref (self->reads);
+  g_array_unref (self->edges);
+  g_free (self->successors);
   g_free (self->tasks);
   g_free (self->blocks);
   g_free (self);
 }
 
-static void
-append (GArray **array, guint32 element)
-{
-  if (*array == NULL)
-    *array = g_array_new (FALSE, FALSE, sizeof (guint32));
-  g_array_append_val (*array, element);
-}
-
 void
 ortrain_order_problem_add_edge (OrtrainOrderProblem *self, guint from, guint to)
 {
-  append (&self->tasks[from].successors, to);
+  const OrtrainTaskEdge edge = { from, to };
+  g_array_append_val (self->edges, edge);
+}
+
+/* Of the task that was described last, or the next one. */
+static void
+append (GArray *blocks, guint32 block, guint *first, guint *n)
+{
+  if (*n == 0)
+    *first = blocks->len;
+  g_assert (*first + *n == blocks->len);
+  g_array_append_val (blocks, block);
+  ++*n;
 }
 
 void
@@ -50,7 +55,7 @@ ortrain_order_problem_add_make (OrtrainOrderProblem *self, guint task, guint blo
   if (self->blocks[block].last_maker == task + 1)
     return;
   self->blocks[block].last_maker = task + 1;
-  append (&self->tasks[task].makes, block);
+  append (self->makes, block, &self->tasks[task].first_make, &self->tasks[task].n_makes);
 }
 
 void
@@ -59,7 +64,55 @@ ortrain_order_problem_add_read (OrtrainOrderProblem *self, guint task, guint blo
   if (self->blocks[block].last_reader == task + 1)
     return;
   self->blocks[block].last_reader = task + 1;
-  append (&self->tasks[task].reads, block);
+  append (self->reads, block, &self->tasks[task].first_read, &self->tasks[task].n_reads);
+}
+
+static const guint32 *
+peek_makes (const OrtrainOrderProblem *self, const OrtrainTask *task)
+{
+  return (const guint32 *) self->makes->data + task->first_make;
+}
+
+static const guint32 *
+peek_reads (const OrtrainOrderProblem *self, const OrtrainTask *task)
+{
+  return (const guint32 *) self->reads->data + task->first_read;
+}
+
+/* From edges: those of a task stay in their order. */
+static void
+list_successors (OrtrainOrderProblem *self)
+{
+  const OrtrainTaskEdge *edges = (const OrtrainTaskEdge *) self->edges->data;
+  const guint n = self->edges->len;
+  g_free (self->successors);
+  self->successors = g_new (guint32, n + 1);
+  for (guint t = 0; t < self->n_tasks; t++)
+    self->tasks[t].n_successors = 0;
+  for (guint e = 0; e < n; e++)
+    self->tasks[edges[e].from].n_successors++;
+  for (guint t = 0, first = 0; t < self->n_tasks; t++)
+    {
+      self->tasks[t].first_successor = first;
+      first += self->tasks[t].n_successors;
+      self->tasks[t].n_successors = 0;
+    }
+  for (guint e = 0; e < n; e++)
+    {
+      OrtrainTask *task = &self->tasks[edges[e].from];
+      self->successors[task->first_successor + task->n_successors++] = edges[e].to;
+    }
+}
+
+/* For each task, how many edges lead to it. */
+static guint32 *
+count_waits (const OrtrainOrderProblem *self)
+{
+  const OrtrainTaskEdge *edges = (const OrtrainTaskEdge *) self->edges->data;
+  guint32 *waits = g_new0 (guint32, self->n_tasks + 1);
+  for (guint e = 0; e < self->edges->len; e++)
+    waits[edges[e].to]++;
+  return waits;
 }
 
 /* The state of a run through the tasks. */
@@ -78,9 +131,8 @@ walk_init (Walk *walk, const OrtrainOrderProblem *problem)
   walk->left = g_new0 (guint32, problem->n_blocks + 1);
   walk->exists = g_new0 (gboolean, problem->n_blocks + 1);
   walk->live = walk->peak = 0;
-  for (guint t = 0; t < problem->n_tasks; t++)
-    for (guint i = 0; problem->tasks[t].reads != NULL && i < problem->tasks[t].reads->len; i++)
-      walk->left[g_array_index (problem->tasks[t].reads, guint32, i)]++;
+  for (guint i = 0; i < problem->reads->len; i++)
+    walk->left[g_array_index (problem->reads, guint32, i)]++;
 }
 
 static void
@@ -95,16 +147,17 @@ static gint64
 walk_weigh (const Walk *walk, guint task)
 {
   const OrtrainTask *t = &walk->problem->tasks[task];
+  const guint32 *makes = peek_makes (walk->problem, t), *reads = peek_reads (walk->problem, t);
   gint64 net = 0;
-  for (guint i = 0; t->makes != NULL && i < t->makes->len; i++)
+  for (guint i = 0; i < t->n_makes; i++)
     {
-      guint32 block = g_array_index (t->makes, guint32, i);
+      const guint32 block = makes[i];
       if (!walk->exists[block] && (walk->left[block] > 0 || walk->problem->blocks[block].kept))
         net += (gint64) walk->problem->blocks[block].bytes;
     }
-  for (guint i = 0; t->reads != NULL && i < t->reads->len; i++)
+  for (guint i = 0; i < t->n_reads; i++)
     {
-      guint32 block = g_array_index (t->reads, guint32, i);
+      const guint32 block = reads[i];
       if (walk->left[block] == 1 && !walk->problem->blocks[block].kept)
         net -= (gint64) walk->problem->blocks[block].bytes;
     }
@@ -115,10 +168,11 @@ static void
 walk_run (Walk *walk, guint task)
 {
   const OrtrainTask *t = &walk->problem->tasks[task];
+  const guint32 *makes = peek_makes (walk->problem, t), *reads = peek_reads (walk->problem, t);
   gsize passing = 0;
-  for (guint i = 0; t->makes != NULL && i < t->makes->len; i++)
+  for (guint i = 0; i < t->n_makes; i++)
     {
-      guint32 block = g_array_index (t->makes, guint32, i);
+      const guint32 block = makes[i];
       if (walk->exists[block])
         continue;
       walk->exists[block] = TRUE;
@@ -128,9 +182,9 @@ walk_run (Walk *walk, guint task)
         passing += walk->problem->blocks[block].bytes; /* nobody reads it: gone at once */
     }
   walk->peak = MAX (walk->peak, walk->live + passing + t->workspace);
-  for (guint i = 0; t->reads != NULL && i < t->reads->len; i++)
+  for (guint i = 0; i < t->n_reads; i++)
     {
-      guint32 block = g_array_index (t->reads, guint32, i);
+      const guint32 block = reads[i];
       if (--walk->left[block] == 0 && walk->exists[block] && !walk->problem->blocks[block].kept)
         walk->live -= walk->problem->blocks[block].bytes;
     }
@@ -155,29 +209,25 @@ typedef enum
   STYLE_EAGER,    /* the given order, but what gives memory back runs as soon as it can */
 } Style;
 
-/* FALSE when it would take too long. */
+/* FALSE when it would take too long, or `peak` would not become less. */
 static gboolean
-schedule (const OrtrainOrderProblem *self, Style style, guint64 *work, guint32 *order)
+schedule (const OrtrainOrderProblem *self, Style style, guint64 *work, guint32 *order, gsize *peak)
 {
   const guint n = self->n_tasks;
-  g_autofree guint32 *waits = g_new0 (guint32, n + 1);
+  g_autofree guint32 *waits = count_waits (self);
   g_autofree guint32 *ready = g_new (guint32, n + 1);
   guint n_ready = 0, done = 0, phase = 0;
   guint phase_left[ORTRAIN_ORDER_MAX_PHASES] = { 0 };
   Walk walk;
 
   for (guint t = 0; t < n; t++)
-    {
-      phase_left[self->tasks[t].phase]++;
-      for (guint i = 0; self->tasks[t].successors != NULL && i < self->tasks[t].successors->len; i++)
-        waits[g_array_index (self->tasks[t].successors, guint32, i)]++;
-    }
+    phase_left[self->tasks[t].phase]++;
   for (guint t = 0; t < n; t++)
     if (waits[t] == 0)
       ready[n_ready++] = t;
 
   walk_init (&walk, self);
-  while (done < n && *work < WORK_LIMIT)
+  while (done < n && *work < WORK_LIMIT && walk.peak < *peak)
     {
       while (phase + 1 < ORTRAIN_ORDER_MAX_PHASES && phase_left[phase] == 0)
         phase++;
@@ -190,7 +240,7 @@ schedule (const OrtrainOrderProblem *self, Style style, guint64 *work, guint32 *
           if (self->tasks[ready[k]].phase > phase)
             continue;
           gint64 net = walk_weigh (&walk, ready[k]);
-          looked_at += self->tasks[ready[k]].reads != NULL ? self->tasks[ready[k]].reads->len / 64 : 0;
+          looked_at += self->tasks[ready[k]].n_reads / 64;
           if (style == STYLE_EAGER && best == G_MAXUINT)
             {
               best = k;
@@ -211,9 +261,9 @@ schedule (const OrtrainOrderProblem *self, Style style, guint64 *work, guint32 *
       order[done++] = task;
       phase_left[self->tasks[task].phase]--;
       walk_run (&walk, task);
-      for (guint i = 0; self->tasks[task].successors != NULL && i < self->tasks[task].successors->len; i++)
+      for (guint i = 0; i < self->tasks[task].n_successors; i++)
         {
-          guint32 next = g_array_index (self->tasks[task].successors, guint32, i);
+          const guint32 next = self->successors[self->tasks[task].first_successor + i];
           if (--waits[next] > 0)
             continue;
           guint position = n_ready++;
@@ -226,7 +276,10 @@ schedule (const OrtrainOrderProblem *self, Style style, guint64 *work, guint32 *
         }
     }
   walk_clear (&walk);
-  return done == n;
+  if (done < n || walk.peak >= *peak)
+    return FALSE;
+  *peak = walk.peak;
+  return TRUE;
 }
 
 /* The given order, but for prompt tasks, which follow the last task that they wait for, in their own phase. */
@@ -234,13 +287,10 @@ static void
 run_promptly (const OrtrainOrderProblem *self, guint32 *order)
 {
   const guint n = self->n_tasks;
-  g_autofree guint32 *waits = g_new0 (guint32, n + 1);
+  g_autofree guint32 *waits = count_waits (self);
   g_autofree gboolean *has_run = g_new0 (gboolean, n + 1);
   g_autoptr (GArray) next = g_array_new (FALSE, FALSE, sizeof (guint32));
   guint done = 0;
-  for (guint t = 0; t < n; t++)
-    for (guint i = 0; self->tasks[t].successors != NULL && i < self->tasks[t].successors->len; i++)
-      waits[g_array_index (self->tasks[t].successors, guint32, i)]++;
   for (guint32 t = 0; t < n; t++)
     {
       if (!has_run[t])
@@ -248,13 +298,13 @@ run_promptly (const OrtrainOrderProblem *self, guint32 *order)
       while (next->len > 0)
         {
           const guint32 task = g_array_index (next, guint32, next->len - 1);
-          const GArray *successors = self->tasks[task].successors;
+          const guint32 *successors = self->successors + self->tasks[task].first_successor;
           g_array_set_size (next, next->len - 1);
           has_run[task] = TRUE;
           order[done++] = task;
-          for (guint i = 0; successors != NULL && i < successors->len; i++)
+          for (guint i = 0; i < self->tasks[task].n_successors; i++)
             {
-              const guint32 after = g_array_index (successors, guint32, i);
+              const guint32 after = successors[i];
               if (--waits[after] == 0 && self->tasks[after].prompt &&
                   self->tasks[after].phase == self->tasks[task].phase)
                 g_array_append_val (next, after);
@@ -264,23 +314,16 @@ run_promptly (const OrtrainOrderProblem *self, guint32 *order)
 }
 
 gsize
-ortrain_order_problem_solve (const OrtrainOrderProblem *self, guint32 *order)
+ortrain_order_problem_solve (OrtrainOrderProblem *self, guint32 *order)
 {
   static const Style styles[] = { STYLE_EAGER, STYLE_LIGHTEST };
   g_autofree guint32 *trial = g_new (guint32, self->n_tasks + 1);
   guint64 work = 0;
+  list_successors (self);
   run_promptly (self, order);
   gsize best = measure (self, order);
   for (guint k = 0; k < G_N_ELEMENTS (styles); k++)
-    {
-      if (!schedule (self, styles[k], &work, trial))
-        continue;
-      gsize peak = measure (self, trial);
-      if (peak < best)
-        {
-          best = peak;
-          memcpy (order, trial, self->n_tasks * sizeof (guint32));
-        }
-    }
+    if (schedule (self, styles[k], &work, trial, &best))
+      memcpy (order, trial, self->n_tasks * sizeof (guint32));
   return best;
 }
