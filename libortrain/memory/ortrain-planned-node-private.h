@@ -49,6 +49,9 @@ typedef struct
   OrtrainNode *first[ORTRAIN_N_PHASES]; /* of a phase, before the order is chosen; NULL if there is none */
   guint n;                              /* of values */
   guint32 *reference_steps; /* [n_reference_numbers, 2]: steps of request->reference that run a node and a copy of it */
+  OrtrainOperand *operands; /* [n_reserved]: of the node that is prepared */
+  gint64 *dims;             /* [n_reserved, ORTRAIN_MAX_RANK] */
+  guint n_reserved;
   guint n_reference_numbers;
 
   /* Alias sets, by value id. */

@@ -91,6 +91,19 @@ add_info (OrtrainPlanning *self, OrtrainNode *node)
   return info;
 }
 
+/* Of one node, the same memory for all. */
+static OrtrainOperand *
+reserve_operands (OrtrainPlanning *self, guint n)
+{
+  if (n > self->n_reserved || self->operands == NULL)
+    {
+      self->n_reserved = MAX (2 * n, 16);
+      self->operands = g_renew (OrtrainOperand, self->operands, self->n_reserved);
+      self->dims = g_renew (gint64, self->dims, (gsize) self->n_reserved * ORTRAIN_MAX_RANK);
+    }
+  return self->operands;
+}
+
 gboolean
 ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError **error)
 {
@@ -120,9 +133,8 @@ ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError 
   if (n_outputs > ORTRAIN_KERNEL_MAX_OUTPUTS)
     return ortrain_planning_fail (error, ORTRAIN_PLAN_ERROR_NO_KERNEL, node, "more outputs than a kernel can have");
 
-  g_autofree OrtrainOperand *operands = g_new0 (OrtrainOperand, n_inputs + n_outputs + 1);
-  g_autofree gint64 *dims = g_new0 (gint64, (n_inputs + n_outputs + 1) * ORTRAIN_MAX_RANK);
-  gint64 *next = dims;
+  OrtrainOperand *operands = reserve_operands (self, n_inputs + n_outputs);
+  gint64 *next = self->dims;
   for (guint i = 0; i < n_inputs; i++)
     if (!fill_operand (node, node->inputs->pdata[i], &next, &operands[i], error))
       return FALSE;

@@ -330,8 +330,12 @@ ortrain_planner_plan (OrtrainGraph *graph, const OrtrainPlanRequest *request, GE
   if (ok)
     ortrain_memory_plan_measure (plan);
 
+  if (request->cache != NULL)
+    ortrain_kernel_cache_forget_contents (request->cache);
   g_ptr_array_unref (self.infos);
   g_array_unref (self.edges);
+  g_free (self.operands);
+  g_free (self.dims);
   g_free (self.root);
   g_free (self.next);
   g_free (self.tail);

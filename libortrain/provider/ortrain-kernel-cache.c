@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "provider/ortrain-kernel-cache-private.h"
 
-/* Contents that are longer are told apart by nothing: what they go into is prepared each time. */
+/* Contents that are longer are not copied, and told apart by their address: while one graph is planned, they stay where
+ * they are. */
 #define MAX_CONTENT 4096
 
 struct _OrtrainKernelCache
 {
   GHashTable *kernels; /* set of OrtrainPreparedKernel */
+  GHashTable *passing; /* likewise, of those with long contents */
 };
 
 OrtrainPreparedKernel *
@@ -67,11 +69,18 @@ hash_kernel (gconstpointer key)
 }
 
 static gboolean
+is_long (const OrtrainOperand *operand)
+{
+  return operand->constant != NULL && operand->n_bytes > MAX_CONTENT;
+}
+
+static gboolean
 same_operand (const OrtrainOperand *a, const OrtrainOperand *b)
 {
   return a->dtype == b->dtype && a->rank == b->rank && (a->constant == NULL) == (b->constant == NULL) &&
          (a->rank == 0 || memcmp (a->dims, b->dims, a->rank * sizeof (gint64)) == 0) &&
-         (a->constant == NULL || a->n_bytes == 0 || memcmp (a->constant, b->constant, a->n_bytes) == 0);
+         (a->constant == NULL || a->n_bytes == 0 || a->constant == b->constant ||
+          (!is_long (a) && memcmp (a->constant, b->constant, a->n_bytes) == 0));
 }
 
 static gboolean
@@ -91,8 +100,10 @@ OrtrainKernelCache *
 ortrain_kernel_cache_new (void)
 {
   OrtrainKernelCache *self = g_new0 (OrtrainKernelCache, 1);
-  self->kernels =
-      g_hash_table_new_full (hash_kernel, equal_kernels, (GDestroyNotify) ortrain_prepared_kernel_unref, NULL);
+  GHashTable **const tables[] = { &self->kernels, &self->passing };
+  for (guint i = 0; i < G_N_ELEMENTS (tables); i++)
+    *tables[i] =
+        g_hash_table_new_full (hash_kernel, equal_kernels, (GDestroyNotify) ortrain_prepared_kernel_unref, NULL);
   return self;
 }
 
@@ -100,7 +111,14 @@ void
 ortrain_kernel_cache_free (OrtrainKernelCache *self)
 {
   g_hash_table_unref (self->kernels);
+  g_hash_table_unref (self->passing);
   g_free (self);
+}
+
+void
+ortrain_kernel_cache_forget_contents (OrtrainKernelCache *self)
+{
+  g_hash_table_remove_all (self->passing);
 }
 
 static gboolean
@@ -119,12 +137,6 @@ guint
 ortrain_kernel_cache_get_size (OrtrainKernelCache *self)
 {
   return g_hash_table_size (self->kernels);
-}
-
-static gboolean
-is_long (const OrtrainOperand *operand)
-{
-  return operand->constant != NULL && operand->n_bytes > MAX_CONTENT;
 }
 
 static OrtrainPreparedKernel *
@@ -194,16 +206,29 @@ ortrain_kernel_cache_prepare (OrtrainKernelCache *self, OrtrainProvider *provide
                                                        setup->n_inputs, setup->outputs, setup->n_outputs, error);
   if (kernel == NULL)
     return NULL;
-  gboolean cached = self != NULL;
-  for (guint i = 0; i < setup->n_inputs && cached; i++)
-    cached = !is_long (&setup->inputs[i]);
+  GHashTable *table = self != NULL ? self->kernels : NULL;
+  for (guint i = 0; i < setup->n_inputs && table != NULL; i++)
+    if (is_long (&setup->inputs[i]))
+      table = self->passing;
+  if (table != NULL)
+    {
+      const OrtrainPreparedKernel key = {
+        .kernel = kernel,
+        .provider = provider,
+        .attributes = (OrtrainAttributes *) setup->attributes,
+        .body = setup->body,
+        .operands = (OrtrainOperand *) setup->inputs,
+        .n_inputs = setup->n_inputs,
+        .n_outputs = setup->n_outputs,
+      };
+      OrtrainPreparedKernel *known = g_hash_table_lookup (table, &key);
+      if (known != NULL)
+        return ortrain_prepared_kernel_ref (known);
+    }
   g_autoptr (OrtrainPreparedKernel) prepared = copy_setup (setup, kernel, provider);
-  OrtrainPreparedKernel *known = cached ? g_hash_table_lookup (self->kernels, prepared) : NULL;
-  if (known != NULL)
-    return ortrain_prepared_kernel_ref (known);
   if (!prepare (prepared, setup, error))
     return NULL;
-  if (cached)
-    g_hash_table_add (self->kernels, ortrain_prepared_kernel_ref (prepared));
+  if (table != NULL)
+    g_hash_table_add (table, ortrain_prepared_kernel_ref (prepared));
   return g_steal_pointer (&prepared);
 }

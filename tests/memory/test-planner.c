@@ -608,6 +608,41 @@ test_pure (Fixture *fixture, gconstpointer data)
   g_hash_table_unref (memory.places);
 }
 
+/* Kernels are prepared once for each long constant, which no cache outlives: nothing but its address is known of it. */
+static void
+test_long_contents (Fixture *fixture, gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("contents");
+  const gint64 n = 1024; /* elements: 8 KiB */
+  const OrtrainDim dim = ortrain_dim_int (n);
+  OrtrainValue *x = ortrain_graph_new_input (graph, "x", ORTRAIN_DTYPE_FLOAT64, &dim, 1);
+  for (guint c = 0; c < 2; c++)
+    {
+      g_autoptr (OrtrainTensor) tensor = random_tensor (fixture->rand, &n, 1);
+      OrtrainValue *constant = ortrain_graph_new_initializer (graph, NULL, tensor);
+      for (guint i = 0; i < 2; i++)
+        ortrain_graph_mark_output (graph, add_op (graph, "", "Mul", "product", x, constant, NULL), TRUE);
+    }
+  g_assert_true (ortrain_ops_infer (graph, &error));
+  g_autoptr (OrtrainKernelCache) cache = ortrain_kernel_cache_new ();
+  const OrtrainPlanRequest request = {
+    .provider = ortrain_provider_get_host (),
+    .host = ortrain_provider_get_host (),
+    .cache = cache,
+  };
+  for (guint round = 0; round < 2; round++)
+    {
+      g_autoptr (OrtrainMemoryPlan) plan = ortrain_planner_plan (graph, &request, &error);
+      g_assert_no_error (error);
+      gpointer *kernels = plan->kernels->pdata;
+      g_assert_cmpuint (plan->kernels->len, ==, 4);
+      g_assert_true (kernels[0] == kernels[1] && kernels[2] == kernels[3]);
+      g_assert_true (kernels[0] != kernels[2]);
+      g_assert_cmpuint (ortrain_kernel_cache_get_size (cache), ==, 0);
+    }
+}
+
 static void
 test_output (Fixture *fixture, gconstpointer data)
 {
@@ -706,6 +741,7 @@ main (int argc, char *argv[])
   ADD_WITH ("/planner/verifier/streams", UPDATES_NONE, test_verifier_streams);
   ADD_WITH ("/planner/verifier/streams-and-updates", UPDATES_LATER, test_verifier_streams);
   ADD_WITH ("/planner/pure", UPDATES_LATER, test_pure);
+  ADD ("/planner/long-contents", test_long_contents);
   ADD ("/planner/output", test_output);
   return g_test_run ();
 }
