@@ -128,8 +128,7 @@ ortrain_graph_copy_node (OrtrainGraph *self, const OrtrainNode *source)
   node->graph = self;
   ortrain_node_set_name (node, source->name);
   ortrain_node_copy_operator (node, source);
-  ortrain_attributes_free (node->attributes);
-  node->attributes = ortrain_attributes_copy (source->attributes);
+  ortrain_attributes_assign (node->attributes, source->attributes);
   g_set_object (&node->body, source->body);
   node->scope = source->scope;
   node->op = source->op;

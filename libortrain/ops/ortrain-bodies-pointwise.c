@@ -49,8 +49,7 @@ ortrain_body_chain (OrtrainBody *self)
           inputs[i] = g_hash_table_lookup (here, inner->inputs->pdata[i]);
       OrtrainNode *copy = ortrain_graph_insert_node (self->graph, self->node, inner->domain, inner->op_type,
                                                      inner->name, inputs, inner->inputs->len, 1);
-      ortrain_attributes_free (copy->attributes);
-      copy->attributes = ortrain_attributes_copy (inner->attributes);
+      ortrain_attributes_assign (copy->attributes, inner->attributes);
       copy->phase = self->node->phase;
       if (!ortrain_ops_infer_node (copy, &self->error))
         return TRUE;

@@ -103,8 +103,7 @@ copy_node (OrtrainGraph *graph, OrtrainNode *before, OrtrainNode *inner, GHashTa
   OrtrainNode *copy =
       ortrain_graph_insert_node (graph, before, inner->domain, inner->op_type, inner->name,
                                  (OrtrainValue *const *) inputs->pdata, inputs->len, inner->outputs->len);
-  ortrain_attributes_free (copy->attributes);
-  copy->attributes = ortrain_attributes_copy (inner->attributes);
+  ortrain_attributes_assign (copy->attributes, inner->attributes);
   copy->op = inner->op;
   for (guint k = 0; k < inner->outputs->len; k++)
     if (inner->outputs->pdata[k] == NULL)

@@ -43,8 +43,7 @@ insert_form (OrtrainGraph *graph, OrtrainNode *node, const char *domain, const c
   OrtrainNode *form =
       ortrain_graph_insert_node (graph, node, domain, op_type, node->name, (OrtrainValue *const *) node->inputs->pdata,
                                  node->inputs->len, n_outputs);
-  ortrain_attributes_free (form->attributes);
-  form->attributes = ortrain_attributes_copy (node->attributes);
+  ortrain_attributes_assign (form->attributes, node->attributes);
   return form;
 }
 

@@ -43,6 +43,8 @@ typedef struct _OrtrainAttributes OrtrainAttributes;
 
 OrtrainAttributes *ortrain_attributes_new (void);
 OrtrainAttributes *ortrain_attributes_copy (const OrtrainAttributes *self);
+/* Instead of its own. source may be NULL: none. */
+void ortrain_attributes_assign (OrtrainAttributes *self, const OrtrainAttributes *source);
 void ortrain_attributes_free (OrtrainAttributes *self);
 guint ortrain_attributes_get_n (const OrtrainAttributes *self);
 const OrtrainAttribute *ortrain_attributes_get_nth (const OrtrainAttributes *self, guint index);

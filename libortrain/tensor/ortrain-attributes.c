@@ -352,15 +352,21 @@ ortrain_attributes_set_graphs (OrtrainAttributes *self, const char *name, GObjec
   put (self, (OrtrainAttribute){ .kind = ORTRAIN_ATTRIBUTE_GRAPHS, .n = n, .v.graphs = graphs }, name);
 }
 
+void
+ortrain_attributes_assign (OrtrainAttributes *self, const OrtrainAttributes *source)
+{
+  Items *items = source != NULL ? source->items : NULL;
+  if (items != NULL)
+    g_atomic_ref_count_inc (&items->ref_count);
+  g_clear_pointer (&self->items, items_unref);
+  self->items = items;
+}
+
 OrtrainAttributes *
 ortrain_attributes_copy (const OrtrainAttributes *self)
 {
   OrtrainAttributes *copy = ortrain_attributes_new ();
-  if (self != NULL && self->items != NULL)
-    {
-      g_atomic_ref_count_inc (&self->items->ref_count);
-      copy->items = self->items;
-    }
+  ortrain_attributes_assign (copy, self);
   return copy;
 }
 

@@ -360,8 +360,7 @@ move_output (OrtrainNode *node, guint k, OrtrainValue *value)
 static void
 copy_attributes (const OrtrainNode *from, OrtrainNode *to)
 {
-  ortrain_attributes_free (to->attributes);
-  to->attributes = ortrain_attributes_copy (from->attributes);
+  ortrain_attributes_assign (to->attributes, from->attributes);
   ortrain_attributes_remove (to->attributes, "axis");
 }
 

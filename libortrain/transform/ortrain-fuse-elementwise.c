@@ -306,8 +306,7 @@ write_group (Fusion *fusion, const GArray *members, GHashTable *replaced, GError
         }
       OrtrainNode *copy =
           ortrain_graph_new_node (body, node->domain, like ? "Cast" : node->op_type, node->name, in, n, 1);
-      ortrain_attributes_free (copy->attributes);
-      copy->attributes = ortrain_attributes_copy (node->attributes);
+      ortrain_attributes_assign (copy->attributes, node->attributes);
       if (like)
         ortrain_attributes_set_int (copy->attributes, "to", output->dtype);
       copy->op = like ? ortrain_ops_lookup (copy->domain, copy->op_type) : node->op;

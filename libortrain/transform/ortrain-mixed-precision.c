@@ -170,8 +170,7 @@ convert_behind_movement (Rewrite *self, OrtrainValue *value, OrtrainDType dtype,
   inputs[0] = source;
   OrtrainNode *node = ortrain_graph_insert_node (self->graph, movement, movement->domain, movement->op_type,
                                                  movement->name, inputs, movement->inputs->len, 1);
-  ortrain_attributes_free (node->attributes);
-  node->attributes = ortrain_attributes_copy (movement->attributes);
+  ortrain_attributes_assign (node->attributes, movement->attributes);
   return ortrain_ops_infer_node (node, error) ? ortrain_node_output (node, 0) : NULL;
 }
 

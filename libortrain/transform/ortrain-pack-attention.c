@@ -93,8 +93,7 @@ pack (OrtrainNode *node, GError **error)
   OrtrainValue *operands[] = { packed, ortrain_node_input (node, 3) };
   OrtrainNode *whole = ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, node->op->of_packed, node->name,
                                                   operands, operands[1] != NULL ? 2 : 1, 1);
-  ortrain_attributes_free (whole->attributes);
-  whole->attributes = ortrain_attributes_copy (node->attributes);
+  ortrain_attributes_assign (whole->attributes, node->attributes);
   ortrain_attributes_remove (whole->attributes, "packed");
   if (!ortrain_ops_infer_node (whole, error))
     return FALSE;

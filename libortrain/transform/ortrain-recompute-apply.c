@@ -65,8 +65,7 @@ run_again (OrtrainGraph *graph, OrtrainNode *node, const gboolean *kept, guint n
     }
   OrtrainNode *again =
       ortrain_graph_new_node (graph, node->domain, node->op_type, node->name, inputs, n_inputs, node->outputs->len);
-  ortrain_attributes_free (again->attributes);
-  again->attributes = ortrain_attributes_copy (node->attributes);
+  ortrain_attributes_assign (again->attributes, node->attributes);
   g_set_object (&again->body, node->body);
   again->op = node->op;
   again->on_host = node->on_host;
