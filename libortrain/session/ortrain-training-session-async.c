@@ -17,6 +17,7 @@ typedef struct
 {
   const Call *call;
   gpointer argument;
+  GThread *caller; /* no reference */
 } Request;
 
 static void
@@ -38,6 +39,7 @@ run_request (GTask *task, gpointer source, gpointer task_data, GCancellable *can
   gpointer result = NULL;
   if (request->call->goes_on || ortrain_training_session_settle (self, 0, &error))
     result = request->call->run (self, request->argument, cancellable, &error);
+  ortrain_training_session_hand_over (self, request->caller);
   ortrain_training_session_leave (self);
   if (result != NULL)
     g_task_return_pointer (task, result, request->call->free_result);
@@ -53,7 +55,7 @@ start (OrtrainTrainingSession *self, const Call *call, gpointer argument, GCance
   g_autoptr (GTask) task = g_task_new (self, cancellable, callback, user_data);
   GError *error = NULL;
   Request *request = g_new (Request, 1);
-  *request = (Request){ call, argument };
+  *request = (Request){ call, argument, g_thread_self () };
   g_task_set_task_data (task, request, request_free);
   g_task_set_source_tag (task, tag);
   g_task_set_check_cancellable (

@@ -129,6 +129,8 @@ void ortrain_training_session_keep_outcome (OrtrainTrainingSession *self);
 /* Waits for what was submitted, on the thread that did so and if no other call is running: for getters, which any thread may
  * call, and which are not to keep the calls of others out. */
 void ortrain_training_session_catch_up (OrtrainTrainingSession *self);
+/* What the calling thread submitted counts as that of another, for which it did so. */
+void ortrain_training_session_hand_over (OrtrainTrainingSession *self, GThread *thread);
 /* Drops all of them. */
 void ortrain_training_session_forget_submitted (OrtrainTrainingSession *self);
 gboolean ortrain_training_session_can_submit_update (OrtrainTrainingSession *self);

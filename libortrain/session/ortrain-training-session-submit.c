@@ -459,6 +459,12 @@ ortrain_training_session_keep_outcome (OrtrainTrainingSession *self)
 }
 
 void
+ortrain_training_session_hand_over (OrtrainTrainingSession *self, GThread *thread)
+{
+  g_atomic_pointer_compare_and_exchange (&self->submitter, g_thread_self (), thread);
+}
+
+void
 ortrain_training_session_catch_up (OrtrainTrainingSession *self)
 {
   if (g_atomic_pointer_get (&self->submitter) != g_thread_self () || !ortrain_training_session_enter_step (self, NULL))

@@ -317,6 +317,46 @@ test_least_scale_apart (void)
   assert_same (late, cpu);
 }
 
+static void
+finish_step (GObject *source, GAsyncResult *result, gpointer done)
+{
+  g_autoptr (GError) error = NULL;
+  ortrain_training_session_train_step_finish (ORTRAIN_TRAINING_SESSION (source), result, &error);
+  g_assert_no_error (error);
+  *(gboolean *) done = TRUE;
+}
+
+static void
+finish_update (GObject *source, GAsyncResult *result, gpointer done)
+{
+  g_autoptr (GError) error = NULL;
+  ortrain_training_session_optimizer_step_finish (ORTRAIN_TRAINING_SESSION (source), result, &error);
+  g_assert_no_error (error);
+  *(gboolean *) done = TRUE;
+}
+
+/* Whoever asked another thread for an update that is left out is not told that it counts. */
+static void
+test_asynchronous (void)
+{
+  static const Form form = { DYNAMIC, "OrtrainAdam" };
+  for (guint round = 0; round < 20; round++)
+    {
+      g_autoptr (OrtrainTrainingSession) late = make_session (&form, "late", 1);
+      g_autoptr (OrtrainTensorDict) bad = make_feeds (2, TRUE);
+      gboolean stepped = FALSE, updated = FALSE;
+      ortrain_training_session_train_step_async (late, bad, NULL, finish_step, &stepped);
+      while (!stepped)
+        g_main_context_iteration (NULL, TRUE);
+      ortrain_training_session_optimizer_step_async (late, NULL, finish_update, &updated);
+      while (!updated)
+        g_main_context_iteration (NULL, TRUE);
+      g_assert_cmpuint (ortrain_training_session_get_step (late), ==, 0);
+      g_assert_cmpuint (ortrain_training_session_get_n_overflows (late), ==, 1);
+      g_assert_cmpfloat (ortrain_training_session_get_loss_scale (late), ==, 512);
+    }
+}
+
 /* A step that fails, and is no error any more when that is found: it is run again, and so is the one behind it, before any
  * other. */
 static void
@@ -459,6 +499,7 @@ main (int argc, char **argv)
     }
   g_test_add_func ("/device-overflows/least-scale", test_least_scale);
   g_test_add_func ("/device-overflows/least-scale-apart", test_least_scale_apart);
+  g_test_add_func ("/device-overflows/asynchronous", test_asynchronous);
   g_test_add_func ("/device-overflows/goes-on", test_goes_on);
   return g_test_run ();
 }
