@@ -20,7 +20,6 @@ struct _OrtrainNarrowing
   GHashTable *waiting; /* the same as a set */
   GHashTable *narrow;  /* value → its narrow form, or itself where it has none */
   GHashTable *forms;   /* values that are narrow forms of others */
-  gboolean has_folded; /* nodes that others read as they are: these may change nothing, now that it is known */
 };
 
 OrtrainNarrowing *
@@ -239,7 +238,6 @@ fold_whole (OrtrainNarrowing *self, OrtrainNode *node, GError **error)
   self->budget->consumes = consumes;
   const gboolean ok = ortrain_fold_node (self->graph, node, self->budget, FALSE, &folded, error);
   self->budget->consumes = TRUE;
-  self->has_folded = self->has_folded || (ok && folded);
   return ok;
 }
 
@@ -318,6 +316,8 @@ find_whole (const OrtrainNarrowing *self)
 gboolean
 ortrain_narrowing_run (OrtrainNarrowing *self, GError **error)
 {
+  if (self->nodes->len == 0)
+    return TRUE;
   g_autofree gboolean *whole = find_whole (self);
   g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (self->graph);
   for (guint i = 0; i < self->nodes->len; i++)
@@ -340,7 +340,7 @@ ortrain_narrowing_run (OrtrainNarrowing *self, GError **error)
         return FALSE;
     }
   g_clear_pointer (&edit, ortrain_graph_end_edit);
-  if (self->has_folded)
-    ortrain_eliminate_identities (self->graph);
+  /* Readers of what is known only now may change nothing. */
+  ortrain_eliminate_identities (self->graph);
   return TRUE;
 }

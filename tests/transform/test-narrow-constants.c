@@ -260,6 +260,22 @@ test_guard (void)
   g_assert_cmpuint (made->nodes->len, ==, 2);
 }
 
+/* A mask that turns out to let everything through is no mask. */
+static void
+test_open (void)
+{
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("open");
+  const gint64 dims[] = { FEW, 2, SMALL, SMALL };
+  OrtrainValue *mask =
+      op (graph, "Less", add_positions (graph, FEW, SMALL, TRUE, 0),
+          op (graph, "Add", add_positions (graph, FEW, SMALL, FALSE, 0), ortrain_graph_const_int (graph, SMALL), NULL),
+          NULL);
+  OrtrainValue *masked =
+      op (graph, "Where", mask, op (graph, "Neg", add_input (graph, "x", dims, 4), NULL, NULL), add_number (graph, 0));
+  g_autoptr (OrtrainGraph) made = specialize (graph, op (graph, "Exp", masked, NULL, NULL));
+  g_assert_cmpuint (made->nodes->len, ==, 2);
+}
+
 /* What waits delays what is computed from it, and nothing more: positions that exporters expand for each sample. */
 static void
 test_expanded_positions (void)
@@ -308,6 +324,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/transform/narrow-constants/expand", test_expand);
   g_test_add_func ("/transform/narrow-constants/bits", test_bits);
   g_test_add_func ("/transform/narrow-constants/guard", test_guard);
+  g_test_add_func ("/transform/narrow-constants/open", test_open);
   g_test_add_func ("/transform/narrow-constants/expanded-positions", test_expanded_positions);
   g_test_add_func ("/transform/narrow-constants/too-large", test_too_large);
   return g_test_run ();
