@@ -298,6 +298,12 @@ def fit_again(trainer):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler and signal.set_wakeup_fd(-1) == -1
 
 
+def rest_for_long():
+    """In short rests: a signal that comes just before the system call of time.sleep does not end that."""
+    for _ in range(100000):
+        time.sleep(0.01)
+
+
 def child_fit():
     trainer = make()
     say_when(lambda: trainer.get_session().step > 3)
@@ -323,7 +329,7 @@ def child_fit_in_a_handler():
 
     def rest(*args):
         print("ready", flush=True)
-        time.sleep(1000)
+        rest_for_long()
 
     handler = trainer.connect("progress", rest)
     error = interrupted(trainer.fit)
@@ -335,7 +341,7 @@ def child_fit_in_a_handler():
 def child_fit_in_a_dataset():
     def rest():
         print("ready", flush=True)
-        time.sleep(1000)
+        rest_for_long()
 
     trainer = make(Items(rest, 40))
     interrupted(trainer.fit)
@@ -346,7 +352,7 @@ def child_fit_in_a_dataset():
 def child_validation():
     def rest():
         print("ready", flush=True)
-        time.sleep(1000)
+        rest_for_long()
 
     trainer = make(validation=Items(rest, 10))
     interrupted(trainer.fit)
@@ -407,7 +413,7 @@ def child_steps():
 def child_loader():
     def rest():
         print("ready", flush=True)
-        time.sleep(1000)
+        rest_for_long()
 
     interrupted(lambda: list(Ortrain.DataLoader(Items(rest, 10), 4)))
     assert len(list(Ortrain.DataLoader(Items(), 4))) == 16
@@ -449,10 +455,15 @@ def child_in_another_thread():
         except GLib.Error:
             pass
 
+    def wait():
+        while trainer.get_session().step <= 3:
+            time.sleep(0.001)
+        print("ready", flush=True)
+        rest_for_long()
+
     thread = threading.Thread(target=work)
     thread.start()
-    say_when(lambda: trainer.get_session().step > 3)
-    interrupted(lambda: time.sleep(1000))
+    interrupted(wait)
     cancellable.cancel()
     thread.join()
 

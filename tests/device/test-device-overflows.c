@@ -335,7 +335,7 @@ finish_update (GObject *source, GAsyncResult *result, gpointer done)
   *(gboolean *) done = TRUE;
 }
 
-/* Whoever asked another thread for an update that is left out is not told that it counts. */
+/* Getters on the thread that called for an update asynchronously do not count one that is left out. */
 static void
 test_asynchronous (void)
 {
