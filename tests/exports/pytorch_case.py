@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""One module of PyTorch with its inputs, exported and trained: what the lists of modules share."""
+import dataclasses
+import typing
+import zlib
+
+import torch
+from torch import nn
+
+EXPORTERS = {
+    "ts": "TorchScript (dynamo=False)",
+    "dyn": "dynamo=True, optimize=True",
+    "raw": "dynamo=True, optimize=False",
+}
+STEPS, RATE = 6, 0.02
+
+
+@dataclasses.dataclass
+class Case:
+    """make () gives the module; inputs are shapes of normal numbers, or functions of a torch.Generator that give a tensor."""
+    make: typing.Callable[[], nn.Module]
+    inputs: tuple
+    train: bool = False                 # exported in training mode
+    dynamic: dict | None = None         # name of a dimension for each (input, axis)
+    dtype: torch.dtype = torch.float32
+    tolerance: float = 2e-5             # of the losses, relative to the largest
+    differs: str = ""                   # why the file cannot give PyTorch's losses, if so
+
+
+def integers(high, *shape):
+    return lambda generator: torch.randint(0, high, shape, generator=generator)
+
+
+def uniform(low, high, *shape):
+    return lambda generator: torch.rand(shape, generator=generator) * (high - low) + low
+
+
+def flags(*shape):
+    """Booleans, of which each row has at least one that is set."""
+    def make(generator):
+        values = torch.rand(shape, generator=generator) < 0.6
+        values[..., 0] = True
+        return values
+    return make
+
+
+def exact(values, dtype=torch.int64):
+    return lambda generator: torch.tensor(values, dtype=dtype)
+
+
+def build(name, case):
+    """The module, and its inputs: the same at each call."""
+    seed = zlib.crc32(name.encode()) % 100_000
+    torch.manual_seed(seed)
+    module = case.make().to(case.dtype).train(case.train)
+    generator = torch.Generator().manual_seed(seed + 100_000)
+    inputs = [make(generator) if callable(make) else torch.randn(make, generator=generator) for make in case.inputs]
+    return module, tuple(x.to(case.dtype) if x.is_floating_point() else x for x in inputs)
+
+
+def train(module, inputs, target):
+    """The losses of six steps of gradient descent, as PyTorch computes them."""
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    losses = []
+    for _ in range(STEPS):
+        loss = ((module(*inputs).float() - target) ** 2).mean()
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients):
+                if gradient is not None:
+                    parameter -= RATE * gradient
+        losses.append(loss.item())
+    return losses
+
+
+def export(module, inputs, path, exporter, dynamic=None, training=False):
+    names = [f"in{i}" for i in range(len(inputs))]
+    options = {"input_names": names, "output_names": ["y"]}
+    if exporter == "ts":
+        if training:
+            options |= {"training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False}
+        if dynamic:
+            options["dynamic_axes"] = {}
+            for (index, axis), dimension in dynamic.items():
+                options["dynamic_axes"].setdefault(names[index], {})[axis] = dimension
+        torch.onnx.export(module, inputs, path, dynamo=False, **options)
+        return
+    if dynamic:
+        dimensions = {name: torch.export.Dim(name, min=2, max=64) for name in set(dynamic.values())}
+        options["dynamic_shapes"] = tuple({axis: dimensions[dimension] for (of, axis), dimension in dynamic.items() if of == index}
+                                          for index in range(len(inputs)))
+    torch.onnx.export(module, inputs, path, dynamo=True, optimize=exporter == "dyn", external_data=False, verbose=False, **options)
