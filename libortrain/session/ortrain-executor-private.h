@@ -38,8 +38,10 @@ typedef struct
 
 OrtrainExecutor *ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, GError **error);
 void ortrain_executor_free (OrtrainExecutor *self);
+/* Whether the contents of an input decide shapes, and so have to be there when a plan is made. */
+gboolean ortrain_executor_is_shape_input (const OrtrainExecutor *self, const char *name);
 /* The plan for these feeds within a budget (see OrtrainBudget), which is not kept. Of feeds that decide no shapes only
- * types and shapes are looked at. offloads: also where the configuration says no. */
+ * types and shapes are looked at: they may be without contents. offloads: also where the configuration says no. */
 OrtrainMemoryPlan *ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint64 budget, gboolean any,
                                           gboolean offloads, GError **error);
 

@@ -113,8 +113,9 @@ ortrain_executor_check_device (const OrtrainExecutor *self, const char *what, co
 
 /* ---- Feeds ---- */
 
+/* runs: the contents of all feeds are needed, not only of those that decide shapes */
 static gboolean
-check_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const *ignore, GError **error)
+check_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const *ignore, gboolean runs, GError **error)
 {
   guint n_found = 0;
   for (guint i = 0; i < self->n_inputs; i++)
@@ -135,7 +136,8 @@ check_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const 
                        ortrain_dtype_get_name (input->dtype));
           return FALSE;
         }
-      if (ortrain_tensor_get_n_bytes (tensor) > 0 && ortrain_tensor_peek_device_address (tensor) == NULL)
+      if ((runs || input->is_shape_input) && ortrain_tensor_get_n_bytes (tensor) > 0 &&
+          ortrain_tensor_peek_device_address (tensor) == NULL)
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
                        "Input '%s': the tensor's memory was released", ortrain_text_show (input->name));
@@ -339,6 +341,15 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
   return entry;
 }
 
+gboolean
+ortrain_executor_is_shape_input (const OrtrainExecutor *self, const char *name)
+{
+  for (guint i = 0; i < self->n_inputs; i++)
+    if (g_str_equal (self->inputs[i].name, name))
+      return self->inputs[i].is_shape_input;
+  return FALSE;
+}
+
 OrtrainMemoryPlan *
 ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint64 budget, gboolean any, gboolean offloads,
                        GError **error)
@@ -349,8 +360,9 @@ ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint64 
                                  .offloads = offloads || self->config.offloads,
                                  .persistent = self->persistent };
   gboolean is_guarded;
-  return check_feeds (self, feeds, NULL, error) ? ortrain_executor_make_plan (self, feeds, &within, &is_guarded, error)
-                                                : NULL;
+  return check_feeds (self, feeds, NULL, FALSE, error)
+             ? ortrain_executor_make_plan (self, feeds, &within, &is_guarded, error)
+             : NULL;
 }
 
 static OrtrainExecutorEntry *
@@ -384,7 +396,7 @@ find_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
 gboolean
 ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const *ignore, GError **error)
 {
-  if (!check_feeds (self, feeds, ignore, error) || !make_key (self, feeds, error))
+  if (!check_feeds (self, feeds, ignore, TRUE, error) || !make_key (self, feeds, error))
     return FALSE;
   OrtrainExecutorEntry *entry = find_entry (self, feeds, error);
   if (entry == NULL)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-training-session-private.h"
 
+#include "core/ortrain-bytes.h"
+#include "core/ortrain-checked-private.h"
 #include "core/ortrain-text-private.h"
 #include "session/ortrain-feeds-private.h"
 
@@ -8,6 +10,7 @@
 
 /* ---- Shapes for another batch ---- */
 
+#define MAX_DECIDING ((gsize) 256 << 20) /* bytes of an input that decides shapes, for another batch */
 #define MAX_BATCH (G_GINT64_CONSTANT (1) << 40)
 
 static gboolean
@@ -42,23 +45,37 @@ find_batch_symbol (OrtrainGraph *graph, OrtrainDim *batch)
   return most > 0;
 }
 
-/* A tensor that has a shape and no memory: nobody reads it. */
+/* A feed for another batch. What decides no shape has none of its contents; what does has as many rows as are needed,
+ * its own over and over. */
 static OrtrainTensor *
-make_shape (OrtrainTensor *like, const OrtrainValue *input, OrtrainDim batch, gint64 size, GError **error)
+make_feed (OrtrainTrainingSession *self, OrtrainTensor *like, const OrtrainValue *input, OrtrainDim batch, gint64 size,
+           GError **error)
 {
-  static const gint64 nothing;
-  gint64 dims[ORTRAIN_MAX_RANK];
+  const OrtrainDType dtype = ortrain_tensor_get_dtype (like);
   const gsize rank = ortrain_tensor_get_rank (like);
+  gint64 dims[ORTRAIN_MAX_RANK], n_elements;
+  gsize n_bytes;
   for (gsize d = 0; d < rank; d++)
     dims[d] =
         (gint) d < input->rank && ortrain_dim_equal (input->dims[d], batch) ? size : ortrain_tensor_peek_dims (like)[d];
-  return ortrain_tensor_new_for_address (ortrain_tensor_get_dtype (like), dims, rank, (gsize) &nothing, FALSE, NULL,
-                                         error);
+  if (!ortrain_executor_is_shape_input (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], input->name))
+    return ortrain_tensor_new_without_contents (dtype, dims, rank, error);
+  if (!ortrain_checked_n_elements (dims, rank, &n_elements) ||
+      !ortrain_checked_mul ((gsize) n_elements, ortrain_dtype_get_size (dtype), &n_bytes) || n_bytes > MAX_DECIDING)
+    {
+      g_autofree char *shape = ortrain_shape_to_string (dims, rank);
+      g_autofree char *most = ortrain_format_bytes (MAX_DECIDING);
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
+                   "its contents decide shapes, and repeated to %s they exceed %s", shape, most);
+      return NULL;
+    }
+  return ortrain_tensor_repeat (like, dims, error);
 }
 
 static OrtrainTensorDict *
-make_feeds (OrtrainGraph *graph, OrtrainTensorDict *feeds, gint64 size, GError **error)
+make_feeds (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, gint64 size, GError **error)
 {
+  OrtrainGraph *graph = self->graph->training;
   OrtrainDim batch;
   if (!find_batch_symbol (graph, &batch))
     {
@@ -75,13 +92,15 @@ make_feeds (OrtrainGraph *graph, OrtrainTensorDict *feeds, gint64 size, GError *
       gboolean varies = FALSE;
       for (gint d = 0; input != NULL && d < input->rank; d++)
         varies = varies || ortrain_dim_equal (input->dims[d], batch);
-      g_autoptr (OrtrainTensor) shape = varies ? make_shape (tensor, input, batch, size, error) : g_object_ref (tensor);
-      if (shape == NULL)
+      g_autoptr (OrtrainTensor) feed = NULL;
+      if (ortrain_tensor_check_released (tensor, error))
+        feed = varies ? make_feed (self, tensor, input, batch, size, error) : g_object_ref (tensor);
+      if (feed == NULL)
         {
           g_prefix_error (error, "Input '%s': ", ortrain_text_show (name));
           return NULL;
         }
-      ortrain_tensor_dict_set (made, name, shape);
+      ortrain_tensor_dict_set (made, name, feed);
     }
   return g_steal_pointer (&made);
 }
@@ -101,14 +120,38 @@ ortrain_training_session_find_batch (OrtrainTrainingSession *self, OrtrainTensor
   return 0;
 }
 
+/* What may be the reason why there is no plan for another batch: contents that are those of the batch that was fed. */
+static void
+blame_shape_inputs (OrtrainExecutor *executor, OrtrainTensorDict *feeds, gint64 batch, GError **error)
+{
+  if (error == NULL || g_error_matches (*error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET))
+    return;
+  g_autoptr (GString) names = g_string_new (NULL);
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds); i++)
+    {
+      const char *name = ortrain_tensor_dict_get_name (feeds, i);
+      if (ortrain_executor_is_shape_input (executor, name))
+        g_string_append_printf (names, "%s'%s'", names->len > 0 ? ", " : "", ortrain_text_show (name));
+    }
+  if (names->len == 0)
+    return;
+  g_autofree char *message = (*error)->message;
+  (*error)->message = g_strdup_printf ("%s. Contents of inputs that decide shapes were taken, or repeated, from what "
+                                       "was fed (%s): feed those of a batch "
+                                       "of %" G_GINT64_FORMAT,
+                                       message, ortrain_text_show_list (names->str), batch);
+}
+
 OrtrainMemoryPlan *
 ortrain_training_session_try_batch (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, gint64 batch,
                                     guint64 budget, gboolean any, gboolean offloads, GError **error)
 {
-  g_autoptr (OrtrainTensorDict) made = make_feeds (self->graph->training, feeds, batch, error);
-  return made != NULL
-             ? ortrain_executor_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], made, budget, any, offloads, error)
-             : NULL;
+  OrtrainExecutor *executor = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
+  g_autoptr (OrtrainTensorDict) made = make_feeds (self, feeds, batch, error);
+  OrtrainMemoryPlan *plan = made != NULL ? ortrain_executor_plan (executor, made, budget, any, offloads, error) : NULL;
+  if (made != NULL && plan == NULL && batch != ortrain_training_session_find_batch (self, feeds))
+    blame_shape_inputs (executor, made, batch, error);
+  return plan;
 }
 
 OrtrainMemoryPlan *
@@ -165,6 +208,9 @@ ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *
  * is the symbol that is the first dimension of most inputs; wherever inputs have it in their shapes, it becomes @batch. As
  * with [method@TrainingSession.plan], nothing but the plan is allocated. The plan is not kept for later steps. Errors are
  * those of [method@TrainingSession.plan].
+ *
+ * An input whose contents decide shapes, such as the lengths of sequences, gets the rows of @inputs over and over; where
+ * other contents would be needed, the error names it.
  *
  * ```python
  * for batch in (1, 8, 64):

@@ -108,6 +108,16 @@ ortrain_tensor_new_uninitialized (OrtrainDType dtype, const gint64 *dims, gsize 
   return ortrain_tensor_take (dtype, dims, n_dims, n_elements, n_bytes, storage, 0);
 }
 
+OrtrainTensor *
+ortrain_tensor_new_without_contents (OrtrainDType dtype, const gint64 *dims, gsize n_dims, GError **error)
+{
+  gint64 n_elements;
+  gsize n_bytes;
+  if (!measure (dtype, dims, n_dims, &n_elements, &n_bytes, error))
+    return NULL;
+  return ortrain_tensor_take (dtype, dims, n_dims, n_elements, n_bytes, NULL, 0);
+}
+
 /**
  * ortrain_tensor_new_for_data:
  * @dtype: the type of the elements

@@ -31,6 +31,12 @@ const gint64 *ortrain_tensor_peek_dims (OrtrainTensor *self);
 gint64 *ortrain_tensor_dup_ints (OrtrainTensor *self, gsize *n);
 /* 256-byte aligned, not zeroed */
 OrtrainTensor *ortrain_tensor_new_uninitialized (OrtrainDType dtype, const gint64 *dims, gsize n_dims, GError **error);
+/* A type and a shape without contents: there is nothing that could be read, as after a release. */
+OrtrainTensor *ortrain_tensor_new_without_contents (OrtrainDType dtype, const gint64 *dims, gsize n_dims,
+                                                    GError **error);
+/* A tensor of the host with the same rank and other sizes: element [i, j, …] is that at [i mod dims[0], j mod dims[1], …]
+ * of self, which must have one wherever the result does. dims: [rank] */
+OrtrainTensor *ortrain_tensor_repeat (OrtrainTensor *self, const gint64 *dims, GError **error);
 /* Whether nobody else holds the tensor, its storage, or anything that was handed out of it. */
 gboolean ortrain_tensor_is_exclusive (OrtrainTensor *self);
 /* Another tensor in the same memory, of the host, which stays when this one is released; NULL if there is none. */

@@ -66,6 +66,43 @@ ortrain_tensor_copy_to_device (OrtrainTensor *self, OrtrainTensorDevice *device,
                               g_steal_pointer (&storage), 0);
 }
 
+/* One axis, and within it the next: returns the first byte after what was written. */
+static guint8 *
+repeat_axis (guint8 *out, const guint8 *in, const gint64 *from, const gint64 *to, gsize n_axes, gsize size)
+{
+  if (n_axes == 0)
+    {
+      memcpy (out, in, size);
+      return out + size;
+    }
+  gsize inner = size;
+  for (gsize i = 1; i < n_axes; i++)
+    inner *= (gsize) from[i];
+  for (gint64 i = 0; i < to[0]; i++)
+    out = repeat_axis (out, in + (gsize) (i % from[0]) * inner, from + 1, to + 1, n_axes - 1, size);
+  return out;
+}
+
+OrtrainTensor *
+ortrain_tensor_repeat (OrtrainTensor *self, const gint64 *dims, GError **error)
+{
+  g_autoptr (OrtrainTensor) source = ortrain_tensor_copy (self, error);
+  g_autoptr (OrtrainTensor) result =
+      source != NULL ? ortrain_tensor_new_uninitialized (self->dtype, dims, self->rank, error) : NULL;
+  if (result == NULL)
+    return NULL;
+  if (result->n_elements > 0 && source->n_elements == 0)
+    {
+      g_autofree char *shape = ortrain_shape_to_string (self->dims, self->rank);
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE, "%s has no element to repeat", shape);
+      return NULL;
+    }
+  if (result->n_elements > 0)
+    repeat_axis (ortrain_tensor_peek_writable (result), ortrain_tensor_peek (source), source->dims, result->dims,
+                 result->rank, ortrain_dtype_get_size (result->dtype));
+  return g_steal_pointer (&result);
+}
+
 /**
  * ortrain_tensor_reshape:
  * @self: a tensor

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ortrain.h"
+#include "session/ortrain-training-session-private.h"
+#include "tensor/ortrain-tensor-private.h"
+
+#include "../model/ortrain-proto-maker.h"
+
+#include <string.h>
+
+/* Inputs whose contents decide shapes, as the lengths of sequences do: plans for other batches, and for other contents. */
+
+#define DIMS(...) ((const gint64[]){ __VA_ARGS__, -1 })
+#define FLOAT 1
+#define INT32 6
+#define INT64 7
+#define BATCH 4
+
+typedef enum
+{
+  LENGTHS, /* int64 [batch]: the largest is the length of what the rows become */
+  COLUMN,  /* the same as int32 [batch, 1] */
+  REPEATS, /* int64 [2]: how often the rows are repeated, whatever the batch is */
+  SHAPE,   /* int64 [2]: the shape of the rows, with the batch in it */
+  N_KINDS,
+} Kind;
+
+static Proto *
+make_node (const char *op_type, const char *inputs, const char *output, const char *attribute, gint64 value)
+{
+  Proto *node = proto_node (op_type, inputs, output);
+  if (attribute != NULL)
+    proto_int_attribute (node, attribute, value);
+  return node;
+}
+
+static Proto *
+make_ints (const char *name, const gint64 *dims, gint64 value)
+{
+  return proto_tensor (name, INT64, dims, &value, sizeof value);
+}
+
+/* y: [batch, 3], float: x w, taken through a shape that input `d` decides */
+static OrtrainModel *
+make_model (Kind kind)
+{
+  static const float w[12] = { .5f, -1, .25f, 2, 1, .125f, -.5f, 1, -2, 1, .75f, -.25f };
+  g_autoptr (GError) error = NULL;
+  Proto *graph = proto_new ();
+  if (kind == SHAPE)
+    proto_message (graph, 1, make_node ("Reshape", "x,d", "rows", NULL, 0));
+  proto_message (graph, 1, make_node ("MatMul", kind == SHAPE ? "rows,w" : "x,w", "h", NULL, 0));
+  if (kind == LENGTHS || kind == COLUMN)
+    {
+      proto_message (graph, 1, make_node ("Cast", "d", "lengths", "to", INT64));
+      proto_message (graph, 1, make_node ("ReduceMax", "lengths", "most", "keepdims", 0));
+      proto_message (graph, 1, make_node ("Range", "zero,most,one", "range", NULL, 0));
+      proto_message (graph, 1, make_node ("Shape", "range", "length", NULL, 0));
+      proto_message (graph, 1, make_node ("Concat", "ones,length,ones", "shape", "axis", 0));
+      proto_message (graph, 1, make_node ("Unsqueeze", "h,ones", "row", NULL, 0));
+      proto_message (graph, 1, make_node ("Expand", "row,shape", "wide", NULL, 0));
+      proto_message (graph, 1, make_node ("ReduceMean", "wide,ones", "y", "keepdims", 0));
+    }
+  else if (kind == REPEATS)
+    {
+      proto_message (graph, 1, make_node ("Tile", "h,d", "wide", NULL, 0));
+      proto_message (graph, 1, make_node ("ReduceSum", "wide,zeros", "sum", "keepdims", 1));
+      proto_message (graph, 1, make_node ("Mul", "h,sum", "y", NULL, 0));
+    }
+  else
+    proto_message (graph, 1, make_node ("Relu", "h", "y", NULL, 0));
+  proto_message (graph, 5, proto_tensor ("w", FLOAT, DIMS (4, 3), w, sizeof w));
+  proto_message (graph, 5, make_ints ("zero", DIMS (-1), 0));
+  proto_message (graph, 5, make_ints ("one", DIMS (-1), 1));
+  proto_message (graph, 5, make_ints ("ones", DIMS (1), 1));
+  proto_message (graph, 5, make_ints ("zeros", DIMS (1), 0));
+  proto_message (graph, 11, proto_symbolic_value ("x", FLOAT, kind == SHAPE ? "batch,two,halves" : "batch,four"));
+  if (kind == LENGTHS)
+    proto_message (graph, 11, proto_symbolic_value ("d", INT64, "batch"));
+  else if (kind == COLUMN)
+    proto_message (graph, 11, proto_symbolic_value ("d", INT32, "batch,one_column"));
+  else
+    proto_message (graph, 11, proto_value ("d", INT64, DIMS (2)));
+  proto_message (graph, 12, proto_symbolic_value ("y", FLOAT, "batch,three"));
+  g_autoptr (GBytes) bytes = proto_model (graph, 8, 20);
+  OrtrainModel *model = ortrain_model_new_from_bytes (bytes, NULL, &error);
+  g_assert_no_error (error);
+  return model;
+}
+
+/* Contents that decide: row i of a batch of any size has the same length in each batch of BATCH rows. longest: at row 1 */
+static OrtrainTensor *
+make_deciding (Kind kind, gint64 batch, gint64 longest)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensor) tensor = NULL;
+  if (kind == LENGTHS || kind == COLUMN)
+    {
+      const gint64 dims[] = { batch, 1 };
+      g_autofree gint64 *lengths = g_new (gint64, batch);
+      for (gint64 i = 0; i < batch; i++)
+        lengths[i] = i % BATCH == 1 ? longest : 1 + i % BATCH % longest;
+      tensor = ortrain_tensor_new_ints (dims, kind == COLUMN ? 2 : 1, lengths, (gsize) batch, &error);
+      g_assert_no_error (error);
+      return kind == COLUMN ? ortrain_tensor_cast (tensor, ORTRAIN_DTYPE_INT32, &error) : g_steal_pointer (&tensor);
+    }
+  const gint64 dims[] = { 2 }, numbers[] = { kind == SHAPE ? batch : longest, kind == SHAPE ? 4 : 1 };
+  tensor = ortrain_tensor_new_ints (dims, 1, numbers, 2, &error);
+  g_assert_no_error (error);
+  return g_steal_pointer (&tensor);
+}
+
+static void
+add_floats (OrtrainTensorDict *feeds, const char *name, const gint64 *dims, gsize n_dims)
+{
+  g_autoptr (GError) error = NULL;
+  gint64 n = 1;
+  for (gsize i = 0; i < n_dims; i++)
+    n *= dims[i];
+  g_autofree float *numbers = g_new (float, n);
+  for (gint64 i = 0; i < n; i++)
+    numbers[i] = (float) (i * 7 % 11 - 5) / 4;
+  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_floats (dims, n_dims, numbers, (gsize) n, &error);
+  g_assert_no_error (error);
+  ortrain_tensor_dict_set (feeds, name, tensor);
+}
+
+static OrtrainTensorDict *
+make_feeds (Kind kind, gint64 batch, gint64 longest)
+{
+  OrtrainTensorDict *feeds = ortrain_tensor_dict_new ();
+  const gint64 rows[] = { batch, 4 }, halves[] = { batch, 2, 2 }, targets[] = { batch, 3 };
+  add_floats (feeds, "x", kind == SHAPE ? halves : rows, kind == SHAPE ? 3 : 2);
+  add_floats (feeds, "t", targets, 2);
+  g_autoptr (OrtrainTensor) deciding = make_deciding (kind, batch, longest);
+  ortrain_tensor_dict_set (feeds, "d", deciding);
+  return feeds;
+}
+
+static OrtrainTrainingSession *
+make_session (Kind kind, guint64 budget)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainModel) model = make_model (kind);
+  g_autoptr (OrtrainLoss) loss = ortrain_mse_loss_new ("y", "t");
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  ortrain_training_options_add_loss (options, loss);
+  ortrain_training_options_set_memory_budget (options, budget);
+  OrtrainTrainingSession *session = ortrain_training_session_new (model, options, &error);
+  g_assert_no_error (error);
+  return session;
+}
+
+static guint64
+measure_peak (OrtrainTrainingSession *session, Kind kind, gint64 batch, gint64 longest)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (kind, batch, longest);
+  g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, feeds, &error);
+  g_assert_no_error (error);
+  return ortrain_memory_plan_get_peak_bytes (plan);
+}
+
+/* ---- Other batches ---- */
+
+/* As if the rows had been fed. */
+static void
+test_plan_batch (gconstpointer data)
+{
+  const Kind kind = GPOINTER_TO_UINT (data);
+  static const gint64 batches[] = { 1, 2, 3, BATCH, 5, 8, 64, 1000 };
+  g_autoptr (OrtrainTrainingSession) session = make_session (kind, 0);
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (kind, BATCH, 6);
+  for (guint i = 0; i < G_N_ELEMENTS (batches); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      const gint64 batch = batches[i];
+      g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan_batch (session, feeds, batch, 0, &error);
+      if (kind == SHAPE && batch != BATCH)
+        {
+          g_assert_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE);
+          g_assert_nonnull (strstr (error->message, "('d'): feed those of a batch of"));
+          continue;
+        }
+      g_assert_no_error (error);
+      const gint64 longest = (kind == LENGTHS || kind == COLUMN) && batch == 1 ? 1 : 6;
+      g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (plan), ==, measure_peak (session, kind, batch, longest));
+    }
+}
+
+static void
+test_max_batch (gconstpointer data)
+{
+  const Kind kind = GPOINTER_TO_UINT (data);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingSession) session = make_session (kind, 0);
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (kind, BATCH, 6);
+  const guint64 budget = 1 << 16;
+  const gint64 most = ortrain_training_session_max_batch (session, feeds, budget, &error);
+  if (kind == SHAPE)
+    {
+      g_assert_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE);
+      g_assert_nonnull (strstr (error->message, "('d')"));
+      return;
+    }
+  g_assert_no_error (error);
+  g_assert_cmpint (most, >, BATCH);
+  g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan_batch (session, feeds, most, budget, &error);
+  g_assert_no_error (error);
+  g_assert_null (ortrain_training_session_plan_batch (session, feeds, most + 1, budget, &error));
+  g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
+}
+
+/* The ways out of a budget that is too small are plans for other batches. */
+static void
+test_budget (gconstpointer data)
+{
+  const Kind kind = GPOINTER_TO_UINT (data);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingSession) plain = make_session (kind, 0);
+  const guint64 half = measure_peak (plain, kind, 32, 6);
+  g_assert_cmpuint (half, <, measure_peak (plain, kind, 64, 6));
+  g_autoptr (OrtrainTrainingSession) session = make_session (kind, half);
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (kind, 64, 6);
+  ortrain_training_session_train_step (session, feeds, &error);
+  if (kind == SHAPE && error == NULL)
+    return; /* something is computed again, and it fits */
+  g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
+  g_test_message ("%s", error->message);
+  g_assert_cmpint (strstr (error->message, " instead of 64 needs ") != NULL, ==, kind != SHAPE);
+}
+
+/* More rows than any shape is worth. */
+static void
+test_huge_batch (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingSession) session = make_session (LENGTHS, 0);
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (LENGTHS, BATCH, 6);
+  g_assert_null (ortrain_training_session_plan_batch (session, feeds, G_GINT64_CONSTANT (1) << 40, 0, &error));
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED);
+  g_assert_true (g_str_has_prefix (error->message, "Input 'd': its contents decide shapes"));
+}
+
+static void
+test_no_rows (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingSession) session = make_session (LENGTHS, 0);
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (LENGTHS, 0, 6);
+  g_assert_null (ortrain_training_session_plan_batch (session, feeds, 3, 0, &error));
+  g_assert_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE);
+  g_assert_true (g_str_has_prefix (error->message, "Input 'd': [0] has no element"));
+}
+
+static void
+take_released (GError **error, const char *name)
+{
+  g_assert_error (*error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED);
+  g_assert_true (name == NULL || strstr ((*error)->message, name) != NULL);
+  g_clear_error (error);
+}
+
+/* What was released has a shape, and nothing to read. */
+static void
+test_released (void)
+{
+  for (guint k = 0; k < 2; k++)
+    {
+      const char *name = k == 0 ? "d" : "x";
+      g_autoptr (OrtrainTrainingSession) session = make_session (LENGTHS, 0);
+      g_autoptr (OrtrainTensorDict) feeds = make_feeds (LENGTHS, BATCH, 6), run_feeds = ortrain_tensor_dict_new ();
+      ortrain_tensor_release (ortrain_tensor_dict_get (feeds, name));
+      const char *quoted = k == 0 ? "'d'" : "'x'";
+      g_autoptr (GError) error = NULL;
+      g_assert_null (ortrain_training_session_plan (session, feeds, &error));
+      take_released (&error, quoted);
+      g_assert_null (ortrain_training_session_plan_batch (session, feeds, 8, 0, &error));
+      take_released (&error, quoted);
+      g_assert_cmpint (ortrain_training_session_max_batch (session, feeds, 1 << 20, &error), ==, -1);
+      take_released (&error, quoted);
+      ortrain_training_session_train_step (session, feeds, &error);
+      take_released (&error, quoted);
+      g_autoptr (OrtrainModel) model = make_model (LENGTHS);
+      g_autoptr (OrtrainInferenceSession) inference = ortrain_inference_session_new (model, NULL, &error);
+      g_assert_no_error (error);
+      ortrain_tensor_dict_set (run_feeds, "x", ortrain_tensor_dict_get (feeds, "x"));
+      ortrain_tensor_dict_set (run_feeds, "d", ortrain_tensor_dict_get (feeds, "d"));
+      g_assert_null (ortrain_inference_session_run (inference, run_feeds, &error));
+      take_released (&error, quoted);
+    }
+}
+
+/* ---- The tensors themselves ---- */
+
+static void
+test_without_contents (void)
+{
+  const gint64 dims[] = { 1000, 1000 }, flat[] = { -1 };
+  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_without_contents (ORTRAIN_DTYPE_INT64, dims, 2, NULL);
+  g_autoptr (GError) error = NULL;
+  g_assert_cmpuint (ortrain_tensor_get_n_bytes (tensor), ==, 8000000);
+  g_assert_null (ortrain_tensor_peek (tensor));
+  g_assert_null (ortrain_tensor_peek_unaligned (tensor));
+  g_assert_null (ortrain_tensor_peek_writable (tensor));
+  g_assert_null (ortrain_tensor_peek_device_address (tensor));
+  g_assert_null (ortrain_tensor_get_storage (tensor));
+  g_assert_null (ortrain_tensor_copy (tensor, &error));
+  take_released (&error, NULL);
+  g_assert_null (ortrain_tensor_get_bytes (tensor, &error));
+  take_released (&error, NULL);
+  g_assert_null (ortrain_tensor_reshape (tensor, flat, 1, &error));
+  take_released (&error, NULL);
+  g_assert_null (ortrain_tensor_slice_rows (tensor, 0, 1, &error));
+  take_released (&error, NULL);
+  g_assert_null (ortrain_tensor_cast (tensor, ORTRAIN_DTYPE_INT32, &error));
+  take_released (&error, NULL);
+}
+
+static void
+test_repeat (void)
+{
+  const gint64 dims[] = { 2, 3 }, wanted[] = { 3, 7 }, none[] = { 0, 7 };
+  const guint8 numbers[] = { 1, 2, 3, 4, 5, 6 };
+  const guint8 expected[] = { 1, 2, 3, 1, 2, 3, 1, 4, 5, 6, 4, 5, 6, 4, 1, 2, 3, 1, 2, 3, 1 };
+  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_for_data (ORTRAIN_DTYPE_UINT8, dims, 2, numbers, 6, NULL);
+  g_autoptr (OrtrainTensor) repeated = ortrain_tensor_repeat (tensor, wanted, NULL);
+  g_autoptr (OrtrainTensor) empty = ortrain_tensor_repeat (tensor, none, NULL);
+  g_assert_cmpmem (ortrain_tensor_peek (repeated), 21, expected, 21);
+  g_assert_cmpint (ortrain_tensor_get_n_elements (empty), ==, 0);
+}
+
+int
+main (int argc, char *argv[])
+{
+  static const char *const names[N_KINDS] = { "lengths", "column", "repeats", "shape" };
+  g_test_init (&argc, &argv, NULL);
+  for (guint kind = 0; kind < N_KINDS; kind++)
+    {
+      g_autofree char *plan = g_strdup_printf ("/shape-inputs/plan-batch/%s", names[kind]);
+      g_autofree char *most = g_strdup_printf ("/shape-inputs/max-batch/%s", names[kind]);
+      g_autofree char *budget = g_strdup_printf ("/shape-inputs/budget/%s", names[kind]);
+      g_test_add_data_func (plan, GUINT_TO_POINTER (kind), test_plan_batch);
+      g_test_add_data_func (most, GUINT_TO_POINTER (kind), test_max_batch);
+      g_test_add_data_func (budget, GUINT_TO_POINTER (kind), test_budget);
+    }
+  g_test_add_func ("/shape-inputs/huge-batch", test_huge_batch);
+  g_test_add_func ("/shape-inputs/no-rows", test_no_rows);
+  g_test_add_func ("/shape-inputs/released", test_released);
+  g_test_add_func ("/shape-inputs/without-contents", test_without_contents);
+  g_test_add_func ("/shape-inputs/repeat", test_repeat);
+  return g_test_run ();
+}
