@@ -11,7 +11,17 @@
 gboolean ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *const *wanted, guint n_wanted,
                                  OrtrainValue **gradients, GError **error);
 
-/* The diagnostics alone: nodes between wanted values and losses that have no gradient. free: [n_losses], or NULL; filled:
- * whether a loss depends on some wanted value, and there is no diagnostic before it. transfer container, of OrtrainNode */
-GPtrArray *ortrain_gradient_find_diagnostics (OrtrainGraph *graph, OrtrainValue *const *losses, guint n_losses,
-                                              OrtrainValue *const *wanted, guint n_wanted, gboolean *free);
+/* A node between wanted values and losses without a gradient, or without one of the input that it takes for a constant. */
+typedef struct
+{
+  OrtrainNode *node;
+  gint input; /* -1: the node has no gradient */
+} OrtrainGradientDiagnostic;
+
+/* "input 1 (ratio), 'r'"; NULL where the node has no gradient at all. */
+char *ortrain_gradient_describe_input (const OrtrainGradientDiagnostic *diagnostic);
+
+/* The diagnostics alone. free: [n_losses], or NULL; filled: whether a loss depends on some wanted value, and there is no
+ * diagnostic before it. transfer full, of OrtrainGradientDiagnostic */
+GArray *ortrain_gradient_find_diagnostics (OrtrainGraph *graph, OrtrainValue *const *losses, guint n_losses,
+                                           OrtrainValue *const *wanted, guint n_wanted, gboolean *free);

@@ -8,13 +8,19 @@
  * inputs that carry gradients; only nodes between active values are visited, in the reverse of the forward order. */
 
 static gboolean
+has_bit (guint32 inputs, guint i)
+{
+  return i < 32 && (inputs >> i & 1) != 0;
+}
+
+/* Whether the output changes with it: a gradient that is not zero by definition. */
+static gboolean
 carries (const OrtrainNode *node, guint i)
 {
   const OrtrainValue *input = node->inputs->pdata[i];
   if (input == NULL || !ortrain_dtype_is_floating (input->dtype))
     return FALSE;
-  return node->op != NULL && !(node->op->flags & ORTRAIN_OP_NO_GRADIENT) &&
-         (i >= 32 || !(node->op->no_grad_inputs >> i & 1));
+  return node->op != NULL && !(node->op->flags & ORTRAIN_OP_NO_GRADIENT) && !has_bit (node->op->zero_grad_inputs, i);
 }
 
 typedef struct
@@ -88,11 +94,21 @@ needs_gradient (const Activity *activity, OrtrainNode *node)
   return out && in;
 }
 
-GPtrArray *
+/* The first active input of a node that its rule has no gradient of, though the output changes with it; -1: none. */
+static gint
+find_constant_input (const Activity *activity, const OrtrainNode *node)
+{
+  for (guint i = 0; i < node->inputs->len && node->op != NULL; i++)
+    if (has_bit (node->op->no_grad_inputs, i) && carries (node, i) && is_active (activity, node->inputs->pdata[i]))
+      return (gint) i;
+  return -1;
+}
+
+GArray *
 ortrain_gradient_find_diagnostics (OrtrainGraph *graph, OrtrainValue *const *losses, guint n_losses,
                                    OrtrainValue *const *wanted, guint n_wanted, gboolean *free)
 {
-  GPtrArray *diagnostics = g_ptr_array_new ();
+  GArray *diagnostics = g_array_new (FALSE, FALSE, sizeof (OrtrainGradientDiagnostic));
   Activity activity;
   find_active (graph, losses, n_losses, wanted, n_wanted, &activity);
   g_autofree gboolean *blocked = g_new0 (gboolean, graph->values->len + 1); /* there is a diagnostic before it */
@@ -101,9 +117,10 @@ ortrain_gradient_find_diagnostics (OrtrainGraph *graph, OrtrainValue *const *los
       OrtrainNode *node = graph->nodes->pdata[n];
       if (!needs_gradient (&activity, node))
         continue;
-      gboolean is_blocked = node->op == NULL || node->op->gradient == NULL;
+      const OrtrainGradientDiagnostic diagnostic = { node, find_constant_input (&activity, node) };
+      gboolean is_blocked = node->op == NULL || node->op->gradient == NULL || diagnostic.input >= 0;
       if (is_blocked)
-        g_ptr_array_add (diagnostics, node);
+        g_array_append_val (diagnostics, diagnostic);
       for (guint i = 0; i < node->inputs->len && !is_blocked; i++)
         is_blocked = carries (node, i) && blocked[((OrtrainValue *) node->inputs->pdata[i])->id];
       for (guint k = 0; k < node->outputs->len && is_blocked; k++)
@@ -116,19 +133,37 @@ ortrain_gradient_find_diagnostics (OrtrainGraph *graph, OrtrainValue *const *los
   return diagnostics;
 }
 
+char *
+ortrain_gradient_describe_input (const OrtrainGradientDiagnostic *diagnostic)
+{
+  if (diagnostic->input < 0)
+    return NULL;
+  const OrtrainNode *node = diagnostic->node;
+  const guint i = (guint) diagnostic->input;
+  const OrtrainValue *value = node->inputs->pdata[i];
+  const char *role = i < ORTRAIN_MAX_INPUT_ROLES ? node->op->input_roles[i] : NULL;
+  return g_strdup_printf ("input %u%s%s%s, '%s'", i, role != NULL ? " (" : "", role != NULL ? role : "",
+                          role != NULL ? ")" : "", ortrain_text_show (value->name));
+}
+
 static gboolean
-refuse (GPtrArray *diagnostics, GError **error)
+refuse (GArray *diagnostics, GError **error)
 {
   g_autoptr (GString) list = g_string_new (NULL);
   for (guint i = 0; i < diagnostics->len; i++)
     {
-      g_autofree char *text = ortrain_node_describe (diagnostics->pdata[i]);
+      const OrtrainGradientDiagnostic *diagnostic = &g_array_index (diagnostics, OrtrainGradientDiagnostic, i);
+      g_autofree char *text = ortrain_node_describe (diagnostic->node);
+      g_autofree char *input = ortrain_gradient_describe_input (diagnostic);
       g_string_append_printf (list, "%s%s", i > 0 ? ", " : "", text);
+      if (input != NULL)
+        g_string_append_printf (list, " (with respect to %s)", input);
     }
-  g_set_error (
-      error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
-      "%u node%s between the trained parameters and the loss have no gradient: %s; freeze the parameters before them",
-      diagnostics->len, diagnostics->len == 1 ? "" : "s", ortrain_text_show_list (list->str));
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
+               "%u node%s between the trained parameters and the loss %s no gradient: %s; freeze the parameters before "
+               "%s",
+               diagnostics->len, diagnostics->len == 1 ? "" : "s", diagnostics->len == 1 ? "has" : "have",
+               ortrain_text_show_list (list->str), diagnostics->len == 1 ? "it" : "them");
   return FALSE;
 }
 
@@ -163,7 +198,7 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
     }
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
-  g_autoptr (GPtrArray) diagnostics = ortrain_gradient_find_diagnostics (graph, &loss, 1, wanted, n_wanted, NULL);
+  g_autoptr (GArray) diagnostics = ortrain_gradient_find_diagnostics (graph, &loss, 1, wanted, n_wanted, NULL);
   if (diagnostics->len > 0)
     return refuse (diagnostics, error);
 
@@ -202,6 +237,7 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
       g_autofree OrtrainValue **output_gradients = g_new0 (OrtrainValue *, n_outputs + 1);
       g_autofree OrtrainValue **input_gradients = g_new0 (OrtrainValue *, n_inputs + 1);
       g_autofree gboolean *requires_grad = g_new0 (gboolean, n_inputs + 1);
+      g_autofree gboolean *asked = g_new0 (gboolean, n_outputs + 1);
       gboolean any = FALSE;
       for (guint k = 0; k < n_outputs && ok; k++)
         {
@@ -218,7 +254,9 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
       for (guint i = 0; i < n_inputs; i++)
         requires_grad[i] = carries (node, i) && is_active (&activity, node->inputs->pdata[i]);
 
-      OrtrainGradContext ctx = { graph, node, output_gradients, requires_grad, input_gradients, n_outputs, NULL };
+      OrtrainGradContext ctx = {
+        graph, node, output_gradients, requires_grad, input_gradients, asked, n_outputs, NULL
+      };
       ok = ortrain_grad_run (&ctx, error);
       for (guint i = 0; i < n_inputs && ok; i++)
         {

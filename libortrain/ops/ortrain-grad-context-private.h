@@ -13,12 +13,14 @@ struct _OrtrainGradContext
   OrtrainValue *const *output_gradients; /* [n_outputs]; NULL: nothing flows back through that output */
   const gboolean *wanted;                /* [n_inputs]: whether the gradient of input i is asked for */
   OrtrainValue **input_gradients;        /* [n_inputs]: filled by the rule */
+  gboolean *asked;                       /* [n_outputs]: whether the rule has looked at the gradient of output k */
   guint n_outputs;                       /* before the rule gave the node more of them */
   GError *error; /* of the first node that the rule wrote and that is not possible; what follows is not inferred */
 };
 
-/* Runs the rule of ctx->node. All that it wrote is possible, and every gradient that is wanted is there and of the type
- * and, as far as they are known, the extents of its input; else an error that names the forward node. */
+/* Runs the rule of ctx->node. All that it wrote is possible, it has looked at the gradient of each output that has one, and
+ * every gradient that is wanted is there and of the type and, as far as they are known, the extents of its input; else an
+ * error that names the forward node. */
 gboolean ortrain_grad_run (OrtrainGradContext *ctx, GError **error);
 
 #define ortrain_grad_input(ctx, i) ortrain_node_input ((ctx)->node, i)

@@ -40,6 +40,9 @@ ortrain_grad_run (OrtrainGradContext *ctx, GError **error)
                                   i, b, a);
         }
     }
+  for (guint k = 0; k < ctx->n_outputs && ok && ctx->error == NULL; k++)
+    if (ctx->output_gradients[k] != NULL && !ctx->asked[k])
+      ok = ortrain_grad_fail (ctx, &ctx->error, "a gradient through output %u is not supported", k);
   if (ok && ctx->error == NULL)
     return TRUE;
   g_autofree char *node = ortrain_node_describe (ctx->node);
@@ -68,7 +71,10 @@ ortrain_grad_wants (OrtrainGradContext *ctx, guint i)
 OrtrainValue *
 ortrain_grad_of_output (OrtrainGradContext *ctx, guint k)
 {
-  return k < ctx->n_outputs ? ctx->output_gradients[k] : NULL;
+  if (k >= ctx->n_outputs)
+    return NULL;
+  ctx->asked[k] = TRUE;
+  return ctx->output_gradients[k];
 }
 
 OrtrainValue *

@@ -137,7 +137,9 @@ struct _OrtrainOpDef
   OrtrainDTypeSet dtypes; /* of input 0 (of output 0 when there is no input); 0: any */
   guint32 flags;          /* OrtrainOpFlags */
   guint32 shape_inputs;   /* bit i: the elements of input i decide shapes, and are needed when a plan is created */
-  guint32 no_grad_inputs; /* bit i: input i never carries a gradient (indices, axes, shapes, conditions) */
+  guint32
+      no_grad_inputs; /* bit i: no gradient flows into input i (indices, axes, shapes, conditions). Where a trained value
+                             reaches one of a floating type, that is an error, unless zero_grad_inputs has it, too */
   OrtrainInferFunc infer;
   OrtrainGradientFunc gradient; /* NULL with NO_GRADIENT: none is needed; NULL without: not differentiable */
   OrtrainUpgradeFunc upgrade;   /* NULL: the form never changed */
@@ -151,7 +153,10 @@ struct _OrtrainOpDef
   guint32 scalar_inputs;   /* … has one element */
   guint32 shaped_inputs;   /* … has the shape of input 0 */
   guint32 optional_inputs; /* … may be left out before others; those from min_inputs on may anyway */
-  guint32 open_inputs;     /* … is a mask, which may be left out where all its elements are true, or zero */
+  guint32
+      zero_grad_inputs; /* … is not followed by the output, or in steps alone: its gradient is zero by definition, though
+                               it is of a floating type */
+  guint32 open_inputs;      /* … is a mask, which may be left out where all its elements are true, or zero */
   guint32 broadcast_inputs; /* … is broadcast to a shape that it takes no part in: it may have fewer elements where they
                                 are the same. Element-wise rows need not say */
   guint32 difference_inputs; /* … is a matrix of indices, or a vector where element [i, j] is a function of j - i: its

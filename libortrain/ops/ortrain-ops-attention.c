@@ -73,7 +73,14 @@ gradient_attention (OrtrainGradContext *ctx, GError **error)
     ortrain_grad_input (ctx, 5),
     ortrain_grad_input (ctx, 6),
   };
-  const guint of_output[] = { 0, 1, 2, 4 }, n_outputs = ortrain_grad_wants (ctx, 4) ? 4 : 3;
+  /* What is added as a mask has the gradient of a bias: it is one to the backward pass, with the bias if there is one. */
+  const gboolean wants_mask = ortrain_grad_wants (ctx, 3);
+  if (wants_mask)
+    {
+      operands[6] = operands[6] != NULL ? ortrain_grad_op2 (ctx, "Add", operands[5], operands[6]) : operands[5];
+      operands[5] = NULL;
+    }
+  const guint of_output[] = { 0, 1, 2, 4 }, n_outputs = wants_mask || ortrain_grad_wants (ctx, 4) ? 4 : 3;
   guint n = G_N_ELEMENTS (operands);
   while (n > 5 && operands[n - 1] == NULL)
     n--;
@@ -81,7 +88,14 @@ gradient_attention (OrtrainGradContext *ctx, GError **error)
                                          operands[8] != NULL ? ortrain_grad_copy_random_attributes (ctx)
                                                              : ortrain_attributes_copy (forward->attributes));
   for (guint k = 0; k < n_outputs; k++)
-    if (ortrain_grad_wants (ctx, of_output[k]))
+    if (k == 3 && wants_mask)
+      for (guint i = 3; i < 5; i++)
+        {
+          if (ortrain_grad_wants (ctx, i))
+            ortrain_grad_set (ctx, i,
+                              ortrain_grad_sum_to (ctx, ortrain_node_output (node, k), ortrain_grad_input (ctx, i)));
+        }
+    else if (ortrain_grad_wants (ctx, of_output[k]))
       ortrain_grad_set (ctx, of_output[k], ortrain_node_output (node, k));
     else
       ortrain_node_drop_output (node, k);
@@ -559,7 +573,7 @@ static const OrtrainOpDef ops[] = {
   { .name = "Attention", .domain = "", .since = 23, .min_inputs = 3, .max_inputs = 7, .min_outputs = 1, .max_outputs = 4,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".00*000l", .upgrade = upgrade_attention },
   { .name = "Attention", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_NARROW, .since = 1, .min_inputs = 3, .max_inputs = 7, .min_outputs = 1,
-    .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 13 << 3, .types = ".00*ffb", .scalar_inputs = 3 << 5, .infer = infer_attention,
+    .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 3 << 5, .types = ".00*ffb", .scalar_inputs = 3 << 5, .infer = infer_attention,
     .gradient = gradient_attention, .of_packed = "PackedAttention", .channels = ORTRAIN_CHANNELS_ALIGNED, .broadcast_inputs = 1 << 3, .input_roles = { [3] = "mask", [4] = "bias", [5] = "ratio" }, .expand = ortrain_body_attention },
   { .name = "AttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 9, .min_outputs = 1,
     .max_outputs = 4, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".000f*ffb", .scalar_inputs = 3 << 7, .infer = infer_attention_grad,

@@ -53,6 +53,6 @@ static const OrtrainOpDef ops[] = {
     .scores = ORTRAIN_SCORES_KEPT, .weight_through = 1, .kind = ORTRAIN_OP_KIND_CAST },
   { "CastLike", "", 15, 2, 2, 1, 1, ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL,
     ORTRAIN_OP_POINTWISE | ORTRAIN_OP_VIEW_IF_SAME, 0, 2, infer_cast_like, grad_cast, NULL, ".*",
-    .scores = ORTRAIN_SCORES_KEPT, .weight_through = 1, .kind = ORTRAIN_OP_KIND_CAST_LIKE },
+    .scores = ORTRAIN_SCORES_KEPT, .weight_through = 1, .kind = ORTRAIN_OP_KIND_CAST_LIKE, .zero_grad_inputs = 2 },
 };
 ORTRAIN_OP_TABLE (cast, ops);

@@ -125,16 +125,40 @@ infer_batch_norm (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
-/* Stored statistics are constants: x is needed for the scale's gradient only. */
+/* Statistics that are computed: dmean = -dbias·scale·r, dvariance = -dscale·scale·r²/2, with r = 1/√(variance + epsilon). */
+static void
+set_statistics_gradients (OrtrainGradContext *ctx, OrtrainValue *dscale, OrtrainValue *dbias)
+{
+  OrtrainValue *scale = ortrain_grad_input (ctx, 1), *variance = ortrain_grad_input (ctx, 4);
+  const double epsilon = ortrain_attributes_get_float (ctx->node->attributes, "epsilon", 1e-5);
+  OrtrainValue *sum = ortrain_grad_op2 (ctx, "Add", variance, ortrain_grad_const (ctx, variance, epsilon));
+  OrtrainValue *factor = ortrain_grad_op2 (ctx, "Div", scale, ortrain_grad_op1 (ctx, "Sqrt", sum));
+  if (ortrain_grad_wants (ctx, 3))
+    ortrain_grad_set (ctx, 3, ortrain_grad_op1 (ctx, "Neg", ortrain_grad_op2 (ctx, "Mul", dbias, factor)));
+  if (!ortrain_grad_wants (ctx, 4))
+    return;
+  OrtrainValue *half = ortrain_grad_op2 (ctx, "Mul", dscale, ortrain_grad_const (ctx, dscale, -0.5));
+  OrtrainValue *root = ortrain_grad_op1 (ctx, "Sqrt", sum);
+  ortrain_grad_set (ctx, 4, ortrain_grad_op2 (ctx, "Div", ortrain_grad_op2 (ctx, "Mul", half, factor), root));
+}
+
+/* x is needed for the gradients of the scale and the variance only. */
 static gboolean
 gradient_batch_norm (OrtrainGradContext *ctx, GError **error)
 {
-  OrtrainValue *dy = ortrain_grad_of_output (ctx, 0);
-  OrtrainValue *operands[] = { dy, ortrain_grad_wants (ctx, 1) ? ortrain_grad_input (ctx, 0) : NULL,
+  const gboolean wants[] = { ortrain_grad_wants (ctx, 0), ortrain_grad_wants (ctx, 1) || ortrain_grad_wants (ctx, 4),
+                             ortrain_grad_wants (ctx, 2) || ortrain_grad_wants (ctx, 3) };
+  OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), wants[1] ? ortrain_grad_input (ctx, 0) : NULL,
                                ortrain_grad_input (ctx, 1), ortrain_grad_input (ctx, 3), ortrain_grad_input (ctx, 4) };
   OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "BatchNormFrozenGrad", operands, 5, 3,
                                          ortrain_attributes_copy (ctx->node->attributes));
-  set_wanted (ctx, node, (const guint[]){ 0, 1, 2 }, 3);
+  for (guint k = 0; k < G_N_ELEMENTS (wants); k++)
+    if (!wants[k])
+      ortrain_node_drop_output (node, k);
+    else if (ortrain_grad_wants (ctx, k))
+      ortrain_grad_set (ctx, k, ortrain_node_output (node, k));
+  if (ortrain_grad_wants (ctx, 3) || ortrain_grad_wants (ctx, 4))
+    set_statistics_gradients (ctx, ortrain_node_output (node, 1), ortrain_node_output (node, 2));
   return TRUE;
 }
 
@@ -605,10 +629,10 @@ gradient_lrn (OrtrainGradContext *ctx, GError **error)
 
 static const OrtrainOpDef ops[] = {
   { .name = "BatchNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 7, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .types = ".0", .infer = infer_batch_norm,
+    .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_batch_norm,
     .gradient = gradient_batch_norm, .upgrade = upgrade_batch_norm, .training_form = "BatchNormTrain", BATCH_NORM_OPERANDS },
   { .name = "BatchNormTrain", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_INSIDE, .since = 1, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 6, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .optional_inputs = 1 << 3 | 1 << 4, .types = ".0",
+    .max_outputs = 6, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .zero_grad_inputs = 1 << 3 | 1 << 4, .optional_inputs = 1 << 3 | 1 << 4, .types = ".0",
     .saved_outputs = 1 << 3 | 1 << 4 | 1 << 5, .split = split_batch_norm,
     .infer = infer_batch_norm, .gradient = gradient_batch_norm_train, .inference_form = "BatchNormalization", BATCH_NORM_OPERANDS, .expand = ortrain_body_batch_norm_train },
   /* (x, mean, factor, bias) {norm} → (x - mean)·factor + bias; norm: the operator of ONNX that it stands for */

@@ -97,6 +97,20 @@ grad_pad (OrtrainGradContext *ctx, GError **error)
   copy_attribute (attributes, ctx->node, "mode");
   OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "PadGrad", inputs, 4, 1, attributes);
   ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
+  if (!ortrain_grad_wants (ctx, 2))
+    return TRUE;
+  /* the sum over what lies outside of x: zeros padded with ones say where */
+  OrtrainValue *dy = ortrain_grad_of_output (ctx, 0), *value = ortrain_grad_input (ctx, 2);
+  OrtrainValue *zeros = ortrain_grad_op2 (ctx, "Expand", ortrain_grad_const (ctx, dy, 0.0), inputs[1]);
+  OrtrainValue *padded[4] = { zeros, inputs[2], ortrain_grad_const (ctx, dy, 1.0), inputs[3] };
+  attributes = ortrain_attributes_new ();
+  copy_attribute (attributes, ctx->node, "mode");
+  OrtrainValue *outside = ortrain_node_output (ortrain_grad_node (ctx, "", "Pad", padded, 4, 1, attributes), 0);
+  attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, "keepdims", 0);
+  OrtrainValue *product = ortrain_grad_op2 (ctx, "Mul", dy, outside);
+  OrtrainValue *sum = ortrain_node_output (ortrain_grad_node (ctx, "", "ReduceSum", &product, 1, 1, attributes), 0);
+  ortrain_grad_set (ctx, 2, ortrain_grad_reshape_like (ctx, sum, value));
   return TRUE;
 }
 
@@ -339,7 +353,7 @@ grad_reverse_sequence (OrtrainGradContext *ctx, GError **error)
 
 /* clang-format off */
 static const OrtrainOpDef rows[] = {
-  { .name = "Pad", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 7, ARITY (2, 4), .shape_inputs = 0xa, .no_grad_inputs = 0xe,
+  { .name = "Pad", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 7, ARITY (2, 4), .shape_inputs = 0xa, .no_grad_inputs = 0xa,
  .vector_inputs = 0xa, .scalar_inputs = 4, .types = ".l0i", .infer = infer_pad, .gradient = grad_pad, .upgrade = upgrade_pad, .weight_through = 1,
     .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [2] = "fill value" } },
   { .name = "PadGrad", .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 4), .shape_inputs = 0xe, .no_grad_inputs = 0xe, .vector_inputs = 0xe, .types = ".lli", .infer = infer_from_shape, .expand = ortrain_body_pad_grad },

@@ -116,6 +116,37 @@ infer_one_hot (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
+/* values: [off, on]. Each has the sum of dy where it stands, which OneHot of [1, 0] and of [0, 1] says. */
+static gboolean
+grad_one_hot (OrtrainGradContext *ctx, GError **error)
+{
+  static const gint64 two[] = { 2 };
+  OrtrainValue *dy = ortrain_grad_of_output (ctx, 0), *sums[2];
+  for (guint i = 0; i < 2; i++)
+    {
+      const double marks[2] = { i == 0, i == 1 };
+      g_autoptr (OrtrainTensor) wide =
+          ortrain_tensor_new_for_data (ORTRAIN_DTYPE_FLOAT64, two, 1, (const guint8 *) marks, sizeof marks, error);
+      g_autoptr (OrtrainTensor) tensor = wide != NULL ? ortrain_tensor_cast (wide, dy->dtype, error) : NULL;
+      if (tensor == NULL)
+        return FALSE;
+      OrtrainValue *inputs[] = { ortrain_grad_input (ctx, 0), ortrain_grad_input (ctx, 1),
+                                 ortrain_graph_new_initializer (ctx->graph, NULL, tensor) };
+      OrtrainNode *marked =
+          ortrain_grad_node (ctx, "", "OneHot", inputs, 3, 1, ortrain_attributes_copy (ctx->node->attributes));
+      OrtrainValue *product = ortrain_grad_op2 (ctx, "Mul", dy, ortrain_node_output (marked, 0));
+      OrtrainAttributes *attributes = ortrain_attributes_new ();
+      ortrain_attributes_set_int (attributes, "keepdims", 0);
+      OrtrainNode *sum = ortrain_grad_node (ctx, "", "ReduceSum", &product, 1, 1, attributes);
+      const gint64 one = 1;
+      sums[i] = ortrain_grad_op2 (ctx, "Reshape", ortrain_node_output (sum, 0), ortrain_grad_const_ints (ctx, &one, 1));
+    }
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, "axis", 0);
+  ortrain_grad_set (ctx, 2, ortrain_node_output (ortrain_grad_node (ctx, "", "Concat", sums, 2, 1, attributes), 0));
+  return TRUE;
+}
+
 /* ---- Compress ---- */
 
 static gboolean
@@ -310,8 +341,8 @@ static const OrtrainOpDef rows[] = {
   { .name = "TopK", .domain = "", .since = 7, ARITY (2, 2, 1, 2), .shape_inputs = 2, .no_grad_inputs = 2,
  .scalar_inputs = 2, .types = ".l", .infer = infer_top_k, .gradient = grad_top_k, .upgrade = upgrade_top_k, 
     .channels = ORTRAIN_CHANNELS_ALIGNED },
-  { .name = "OneHot", .domain = "", .since = 9, ARITY (3, 3, 1, 1), .flags = ORTRAIN_OP_NO_GRADIENT, .shape_inputs = 2,
-    .no_grad_inputs = 7, .scalar_inputs = 2, .vector_inputs = 4, .types = "nn*", .infer = infer_one_hot, .input_roles = { [2] = "value" } },
+  { .name = "OneHot", .domain = "", .since = 9, ARITY (3, 3, 1, 1), .shape_inputs = 2,
+    .no_grad_inputs = 3, .zero_grad_inputs = 3, .scalar_inputs = 2, .vector_inputs = 4, .types = "nn*", .infer = infer_one_hot, .gradient = grad_one_hot, .input_roles = { [2] = "value" } },
   { .name = "Compress", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 9, ARITY (2, 2, 1, 1), .flags = ORTRAIN_OP_DATA_SHAPED, .shape_inputs = 2, .no_grad_inputs = 2,
     .vector_inputs = 2, .types = ".b", .infer = infer_compress, .gradient = grad_compress },
   { .name = "CompressGrad", .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 3, 1, 1), .shape_inputs = 6,

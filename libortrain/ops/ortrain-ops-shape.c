@@ -753,7 +753,6 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 3,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = ORTRAIN_OP_NO_GRADIENT,
     .shape_inputs = 7,
     .no_grad_inputs = 7,
     .scalar_inputs = 7,

@@ -106,13 +106,17 @@ find_blocked (Check *check, OrtrainGraph *graph)
 }
 
 static void
-add_without_gradient (Check *check, const OrtrainNode *node)
+add_without_gradient (Check *check, const OrtrainGradientDiagnostic *diagnostic)
 {
+  const OrtrainNode *node = diagnostic->node;
+  g_autofree char *input = ortrain_gradient_describe_input (diagnostic);
+  g_autofree char *reason =
+      input != NULL ? g_strdup_printf ("the operator has no gradient with respect to %s", input) : NULL;
   if (node->op != NULL && (node->op->flags & ORTRAIN_OP_CONTROL))
     add (check, node, "", "its condition is computed while the model runs: such a model can be run, but not trained",
          "export the model without this condition, or with fixed shapes if it depends on a shape");
   else
-    add (check, node, "", "the operator has no gradient",
+    add (check, node, "", reason != NULL ? reason : "the operator has no gradient",
          "freeze the parameters before it with set_frozen, or export the model with other operators");
 }
 
@@ -122,9 +126,9 @@ find_branches (Check *check, OrtrainGraph *graph)
 {
   for (guint n = 0; n < graph->nodes->len; n++)
     {
-      const OrtrainNode *node = graph->nodes->pdata[n];
-      if (node->op != NULL && (node->op->flags & ORTRAIN_OP_CONTROL))
-        add_without_gradient (check, node);
+      const OrtrainGradientDiagnostic diagnostic = { graph->nodes->pdata[n], -1 };
+      if (diagnostic.node->op != NULL && (diagnostic.node->op->flags & ORTRAIN_OP_CONTROL))
+        add_without_gradient (check, &diagnostic);
     }
 }
 
@@ -143,11 +147,11 @@ find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTa
 
   g_autofree gboolean *is_free = g_new (gboolean, outputs->len + 1);
   g_autofree guint *blocked = ortrain_graph_find_blocked (graph);
-  g_autoptr (GPtrArray) diagnostics =
+  g_autoptr (GArray) diagnostics =
       ortrain_gradient_find_diagnostics (graph, (OrtrainValue *const *) outputs->pdata, outputs->len,
                                          (OrtrainValue *const *) weights->pdata, weights->len, is_free);
   for (guint k = 0; k < diagnostics->len; k++)
-    add_without_gradient (check, diagnostics->pdata[k]);
+    add_without_gradient (check, &g_array_index (diagnostics, OrtrainGradientDiagnostic, k));
   for (guint i = 0; i < outputs->len; i++)
     if (is_free[i] && blocked[((OrtrainValue *) outputs->pdata[i])->id] == G_MAXUINT)
       g_ptr_array_add (free_outputs, outputs->pdata[i]);

@@ -25,6 +25,10 @@ ortrain_pattern_is_scalar (OrtrainValue *value, double expected)
   return ortrain_pattern_get_scalar (value, &scalar) && scalar == expected;
 }
 
+/* Whether a gradient might be wanted of something that this is computed from: a float initializer that is not made of
+ * zeros and very negative numbers alone. depth: 0 */
+gboolean ortrain_pattern_carries_gradient (OrtrainValue *value, guint depth);
+
 /* The one reader of a value that nobody else sees. */
 static inline OrtrainNode *
 ortrain_pattern_only_use (OrtrainValue *value)

@@ -92,10 +92,8 @@ find_keys (OrtrainGraph *graph, OrtrainValue *value, OrtrainNode *before, Match 
   return ortrain_ops_infer_node (k->producer, NULL) ? k : NULL;
 }
 
-/* Whether a gradient might be wanted of something that this is computed from: a float initializer that is not made of
- * zeros and very negative numbers alone. */
-static gboolean
-carries_gradient (OrtrainValue *value, guint depth)
+gboolean
+ortrain_pattern_carries_gradient (OrtrainValue *value, guint depth)
 {
   if (value == NULL || (value->dtype != ORTRAIN_DTYPE_UNDEFINED && !ortrain_dtype_is_floating (value->dtype)))
     return FALSE;
@@ -116,7 +114,8 @@ carries_gradient (OrtrainValue *value, guint depth)
   if (node == NULL || node->op == NULL || (node->op->flags & ORTRAIN_OP_NO_GRADIENT))
     return value->kind == ORTRAIN_VALUE_INITIALIZER;
   for (guint i = 0; i < node->inputs->len; i++)
-    if (!(i < 32 && (node->op->no_grad_inputs >> i & 1)) && carries_gradient (node->inputs->pdata[i], depth + 1))
+    if (!(i < 32 && (node->op->no_grad_inputs >> i & 1)) &&
+        ortrain_pattern_carries_gradient (node->inputs->pdata[i], depth + 1))
       return TRUE;
   return FALSE;
 }
@@ -209,7 +208,7 @@ set_addends (OrtrainGraph *graph, Sum *sum, Match *match)
     {
       OrtrainValue *addend = sum->addends[i];
       const gboolean floating = addend->dtype == ORTRAIN_DTYPE_UNDEFINED || ortrain_dtype_is_floating (addend->dtype);
-      OrtrainValue **slot = carries_gradient (addend, 0) ? &bias : &mask;
+      OrtrainValue **slot = ortrain_pattern_carries_gradient (addend, 0) ? &bias : &mask;
       if (!floating)
         return FALSE;
       if (slot == &mask && mask != NULL && bias == NULL && i + 1 == sum->n_addends)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
+#include "transform/ortrain-fuse-attention-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
 #include <string.h>
@@ -88,7 +89,7 @@ pack (OrtrainNode *node, GError **error)
   const gint64 order = ortrain_attributes_get_int (node->attributes, "packed", 0);
   OrtrainValue *packed = (order & 7) == 7 ? match_split (node) : (order & 7) == 0 ? match_lookups (node) : NULL;
   if (packed == NULL || ortrain_node_output (node, 1) != NULL || ortrain_node_input (node, 4) != NULL ||
-      ortrain_node_input (node, 6) != NULL)
+      ortrain_node_input (node, 6) != NULL || ortrain_pattern_carries_gradient (ortrain_node_input (node, 3), 0))
     return TRUE;
   OrtrainValue *operands[] = { packed, ortrain_node_input (node, 3) };
   OrtrainNode *whole = ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, node->op->of_packed, node->name,

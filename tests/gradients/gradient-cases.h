@@ -289,6 +289,8 @@ static const OrtrainGradientCase cases[] = {
   { "DepthToSpace", "f[1,8,2,2]", "blocksize=2 mode='CRD'" },
   { "SpaceToDepth", "f[1,2,4,4]", "blocksize=2" },
   { "ReverseSequence", "f[4,3];i[3]{2,4,1}" },
+  { "OneHot", "i[2]{0,1};i{3};f[2]" },
+  { "OneHot", "i[2,2]{0,1,-1,5};i{3};f[2]", "axis=1" },
   { "Compress", "f[3,2];b[3]{1,0,1}", "axis=0" },
   { "Resize", "f[1,1,3,3];_;d[4]{1,1,2,2}", "mode='nearest'" },
   { "Resize", "f[1,1,3,4];_;d[4]{1,1,2,2}", "mode='linear'" },
