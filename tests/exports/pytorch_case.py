@@ -23,6 +23,7 @@ class Case:
     train: bool = False                 # exported in training mode
     dynamic: dict | None = None         # name of a dimension for each (input, axis)
     dtype: torch.dtype = torch.float32
+    rate: float = RATE
     tolerance: float = 2e-5             # of the losses, relative to the largest
     differs: str = ""                   # why the file cannot give PyTorch's losses, if so
 
@@ -58,7 +59,7 @@ def build(name, case):
     return module, tuple(x.to(case.dtype) if x.is_floating_point() else x for x in inputs)
 
 
-def train(module, inputs, target):
+def train(module, inputs, target, rate=RATE):
     """The losses of six steps of gradient descent, as PyTorch computes them."""
     parameters = [p for p in module.parameters() if p.requires_grad]
     losses = []
@@ -68,7 +69,7 @@ def train(module, inputs, target):
         with torch.no_grad():
             for parameter, gradient in zip(parameters, gradients):
                 if gradient is not None:
-                    parameter -= RATE * gradient
+                    parameter -= rate * gradient
         losses.append(loss.item())
     return losses
 

@@ -4,7 +4,9 @@
 pytorch_export.py FOLDER [PATTERN…] writes for each module and exporter NAME__EXPORTER.onnx, .npz (in0…, target, losses) and
 .json (what the parameters are), or .failed with the words of the exporter. What is there is kept. Each export is a process.
 """
+import contextlib
 import fnmatch
+import io
 import json
 import os
 import pathlib
@@ -16,8 +18,8 @@ import warnings
 import numpy as np
 import torch
 import torch.onnx
-from pytorch_case import EXPORTERS, build, export, train
-from pytorch_modules import MODULES
+from pytorch_case import EXPORTERS, Case, build, export, train
+from torch import nn
 
 SECONDS = 240
 
@@ -26,9 +28,7 @@ def array(x):
     return x.float().numpy() if x.dtype == torch.bfloat16 else x.numpy()
 
 
-def write(name, exporter, stem):
-    case = MODULES[name]
-    torch.set_num_threads(1)
+def write(name, case, exporter, stem):
     module, inputs = build(name, case)
     description = {
         "parameters": {n: list(p.shape) for n, p in module.named_parameters(remove_duplicate=False)},
@@ -41,21 +41,20 @@ def write(name, exporter, stem):
     module, inputs = build(name, case)
     target = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     np.savez(f"{stem}.npz", **{f"in{i}": array(x) for i, x in enumerate(inputs)}, target=target.numpy(),
-             losses=np.array(train(module, inputs, target)))
+             losses=np.array(train(module, inputs, target, case.rate)))
     pathlib.Path(f"{stem}.json").write_text(json.dumps(description))
     os.rename(f"{stem}.part", f"{stem}.onnx")
 
 
-def write_in_child(name, exporter, stem):
+def write_in_child(name, case, exporter, stem):
     child = os.fork()
     if child == 0:
-        warnings.simplefilter("ignore")
         signal.alarm(SECONDS)
         log = os.open(f"{stem}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
         try:
-            write(name, exporter, stem)
+            write(name, case, exporter, stem)
             os.unlink(f"{stem}.log")
         except BaseException as error:
             traceback.print_exc()
@@ -69,17 +68,32 @@ def write_in_child(name, exporter, stem):
         pathlib.Path(f"{stem}.failed").write_text(f"ended with status {status}")
 
 
-def main():
-    folder, patterns = pathlib.Path(sys.argv[1]), sys.argv[2:] or ["*"]
+def warm_up():
+    """An export by each exporter loads most of what the children need, once."""
+    for exporter in EXPORTERS:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            export(*build("linear", Case(lambda: nn.Linear(2, 2), ((1, 2),))), os.devnull, exporter)
+
+
+def export_all(folder, cases, patterns=()):
+    """Writes what is missing of all cases whose names fit one of the patterns."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "cases.json").write_text(json.dumps({
-        "tolerances": {name: case.tolerance for name, case in MODULES.items()},
-        "reasons": {name: case.differs for name, case in MODULES.items() if case.differs}}))
-    for name in MODULES:
+        "rates": {name: case.rate for name, case in cases.items()},
+        "tolerances": {name: case.tolerance for name, case in cases.items()},
+        "reasons": {name: case.differs for name, case in cases.items() if case.differs}}))
+    warm_up()
+    for name, case in cases.items():
         for exporter in EXPORTERS:
             stem = folder / f"{name}__{exporter}"
-            if any(fnmatch.fnmatch(name, p) for p in patterns) and not (os.path.exists(f"{stem}.onnx") or os.path.exists(f"{stem}.failed")):
-                write_in_child(name, exporter, stem)
+            wanted = not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+            if wanted and not (os.path.exists(f"{stem}.onnx") or os.path.exists(f"{stem}.failed")):
+                write_in_child(name, case, exporter, stem)
 
 
-main()
+if __name__ == "__main__":
+    from pytorch_modules import MODULES
+    export_all(sys.argv[1], MODULES, sys.argv[2:])

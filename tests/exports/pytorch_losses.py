@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Six steps of gradient descent on files out of PyTorch's three exporters, beside the losses of PyTorch.
 
-pytorch_losses.py FOLDER [PATTERN…] trains each NAME__EXPORTER.onnx of the folder that pytorch_export.py wrote, and prints how
-many agree, are refused, or differ, with the reason of each that does not agree. PATTERN limits the files, as `lstm*__dyn`.
+pytorch_losses.py FOLDER [--table] [PATTERN…] trains each NAME__EXPORTER.onnx of the folder that pytorch_export.py wrote, and prints how
+many agree, are refused, or differ, with the reason of each that does not agree. PATTERN limits the files, as `lstm*__dyn`;
+--table shows a line for each module.
 Both run in an environment with torch, torchvision, onnx and onnxscript from PyPI, this one within `meson devenv`:
 
     python tests/exports/pytorch_export.py FOLDER
@@ -17,17 +18,17 @@ import sys
 import numpy as np
 
 EXPORTERS = ("ts", "dyn", "raw")
-STEPS, RATE = 6, 0.02
+STEPS = 6
 AGREE, REFUSED, DIFFER, FAILED = "agree", "refused", "differ", "exporter fails"
 
 
-def train(path, feeds):
+def train(path, feeds, rate):
     """Losses of STEPS steps; raises what the library raises."""
     import gi
     gi.require_version("Ortrain", "1.0")
     from gi.repository import Ortrain
 
-    options = Ortrain.TrainingOptions([Ortrain.MseLoss("y", "target")], optimizer=Ortrain.Sgd(learning_rate=RATE))
+    options = Ortrain.TrainingOptions([Ortrain.MseLoss("y", "target")], optimizer=Ortrain.Sgd(learning_rate=rate))
     session = Ortrain.TrainingSession(Ortrain.Model(str(path)), options)
     losses = []
     for _ in range(STEPS):
@@ -36,17 +37,17 @@ def train(path, feeds):
     return losses
 
 
-def train_file(path):
+def train_file(path, rate):
     """What becomes of one file: {"losses": …} or {"error": …}, with PyTorch's losses as "expected"."""
     arrays = dict(np.load(path.with_suffix(".npz")))
     expected = arrays.pop("losses").tolist()
     try:
-        return {"expected": expected, "losses": train(path, arrays)}
+        return {"expected": expected, "losses": train(path, arrays, rate)}
     except Exception as error:
         return {"expected": expected, "error": getattr(error, "message", None) or f"{type(error).__name__}: {error}"}
 
 
-def train_files(paths):
+def train_files(paths, rates):
     """Train in child processes, so that one that dies costs only its file: path → what became of it."""
     results, left = {}, list(paths)
     while left:
@@ -56,7 +57,7 @@ def train_files(paths):
             os.close(read)
             with os.fdopen(write, "w") as out:
                 for path in left[:50]:
-                    print(json.dumps({"path": str(path), **train_file(path)}), file=out, flush=True)
+                    print(json.dumps({"path": str(path), **train_file(path, rates[path.stem.rsplit('__', 1)[0]])}), file=out, flush=True)
             os._exit(0)
         os.close(write)
         with os.fdopen(read) as lines:
@@ -81,34 +82,52 @@ def judge(result, tolerance):
     return DIFFER, f"{distance:.1e} from step {step}: {ours[step]:.7g}, PyTorch has {theirs[step]:.7g}"
 
 
-def judge_folder(folder, patterns, tolerances, reasons):
-    """Prints the table of a folder; tolerances and reasons are by name of the module."""
+def first_line(words):
+    return words.split("\n")[0][:300]
+
+
+def judge_folder(folder, patterns):
+    """Yields (module, exporter, column, words) for each file that was exported or could not be."""
+    cases = json.loads((folder / "cases.json").read_text())
     stems = sorted({path.with_suffix("") for suffix in ("onnx", "failed") for path in folder.glob(f"*__*.{suffix}")})
     stems = [stem for stem in stems if any(fnmatch.fnmatch(stem.name, pattern) for pattern in patterns)]
-    results = train_files([stem.with_suffix(".onnx") for stem in stems if stem.with_suffix(".onnx").exists()])
-    counts = {exporter: dict.fromkeys((AGREE, REFUSED, DIFFER, FAILED), 0) for exporter in EXPORTERS}
+    stems = [stem for stem in stems if stem.name.rsplit("__", 1)[0] in cases["rates"]]
+    results = train_files([stem.with_suffix(".onnx") for stem in stems if stem.with_suffix(".onnx").exists()], cases["rates"])
     for stem in stems:
         name, exporter = stem.name.rsplit("__", 1)
         result = results.get(stem.with_suffix(".onnx"))
         if result is None:
-            verdict, words = FAILED, stem.with_suffix(".failed").read_text().split("\n")[0]
-        else:
-            verdict, words = judge(result, tolerances.get(name, 2e-5))
-        counts[exporter][verdict] += 1
-        if verdict != AGREE:
-            reason = f" [{reasons[name]}]" if verdict == DIFFER and name in reasons else ""
-            print(f"{verdict:15} {name:28} {exporter:4} {words}{reason}")
-    print(f"\n{'exporter':10} {AGREE:>8} {REFUSED:>8} {DIFFER:>8} {FAILED:>15}")
-    for exporter, count in counts.items():
-        print(f"{exporter:10} {count[AGREE]:8} {count[REFUSED]:8} {count[DIFFER]:8} {count[FAILED]:15}")
-    total = {verdict: sum(count[verdict] for count in counts.values()) for verdict in counts["ts"]}
-    print(f"{'all':10} {total[AGREE]:8} {total[REFUSED]:8} {total[DIFFER]:8} {total[FAILED]:15}")
+            yield name, exporter, FAILED, first_line(stem.with_suffix(".failed").read_text())
+            continue
+        verdict, words = judge(result, cases["tolerances"][name])
+        if verdict == DIFFER and name in cases["reasons"]:
+            words = f"{words} ({cases['reasons'][name]})"
+        yield name, exporter, verdict, words
+
+
+def print_table(verdicts):
+    """A line for each module, a column for each exporter."""
+    names = sorted({name for name, _ in verdicts})
+    print(f"{'':30} " + " ".join(f"{exporter:15}" for exporter in EXPORTERS))
+    for name in names:
+        print(f"{name:30} " + " ".join(f"{verdicts.get((name, exporter), ('',))[0]:15}" for exporter in EXPORTERS))
+    print()
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1])
-    expectations = json.loads((folder / "cases.json").read_text())
-    judge_folder(folder, sys.argv[2:] or ["*"], expectations["tolerances"], expectations["reasons"])
+    arguments = [argument for argument in sys.argv[1:] if argument != "--table"]
+    verdicts = {(name, exporter): (verdict, words)
+                for name, exporter, verdict, words in judge_folder(pathlib.Path(arguments[0]), arguments[1:] or ["*"])}
+    if "--table" in sys.argv:
+        print_table(verdicts)
+    for (name, exporter), (verdict, words) in verdicts.items():
+        if verdict != AGREE:
+            print(f"{verdict:15} {name:28} {exporter:4} {words}")
+    columns = (AGREE, REFUSED, DIFFER, FAILED)
+    print(f"\n{'exporter':10} " + " ".join(f"{column:>15}" for column in columns))
+    for exporter in (*EXPORTERS, "all"):
+        counts = [sum(verdict == column and exporter in (of, "all") for (_, of), (verdict, _) in verdicts.items()) for column in columns]
+        print(f"{exporter:10} " + " ".join(f"{count:15}" for count in counts))
 
 
 if __name__ == "__main__":
