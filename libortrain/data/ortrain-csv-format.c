@@ -223,6 +223,24 @@ ortrain_csv_format_add_target (OrtrainCsvFormat *self, const char *name, Ortrain
 }
 
 /**
+ * ortrain_csv_format_remove:
+ * @self: a format
+ * @name: the name of a tensor
+ *
+ * Removes an input or a target, such as an input that all items share ([property@Trainer:shared-inputs]) and that no
+ * column stands for. Without a tensor of that name nothing happens.
+ */
+void
+ortrain_csv_format_remove (OrtrainCsvFormat *self, const char *name)
+{
+  g_return_if_fail (ORTRAIN_IS_CSV_FORMAT (self));
+  g_return_if_fail (name != NULL);
+  for (guint i = self->tensors->len; i > 0; i--)
+    if (g_str_equal (g_array_index (self->tensors, OrtrainCsvTensor, i - 1).name, name))
+      g_array_remove_index (self->tensors, i - 1);
+}
+
+/**
  * ortrain_csv_format_get_header: (get-property header)
  * @self: a format
  *

@@ -40,6 +40,9 @@ void ortrain_csv_format_add_target (OrtrainCsvFormat *self, const char *name, Or
                                     const char *const *columns);
 
 ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_csv_format_remove (OrtrainCsvFormat *self, const char *name);
+
+ORTRAIN_AVAILABLE_IN_ALL
 OrtrainCsvHeader ortrain_csv_format_get_header (OrtrainCsvFormat *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_csv_format_set_header (OrtrainCsvFormat *self, OrtrainCsvHeader header);

@@ -2,14 +2,13 @@
 #pragma once
 
 #include "data/ortrain-data-loader.h"
-#include "session/ortrain-training-session.h"
+#include "trainer/ortrain-trainer.h"
 
 /* Tries the model on a dataset, in order. loss: the mean over the items, not a number without targets; metric: the
- * accuracy of the first cross entropy among the losses, -1 if there is none. metrics: of OrtrainMetric, counted anew. The caller holds the claim on the session.
- */
-gboolean ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDataset *dataset, guint batch_size,
-                                   guint prefetch, GListModel *metrics, GCancellable *cancellable, double *loss,
-                                   double *metric, GError **error);
+ * accuracy of the first cross entropy among the losses, -1 if there is none. The trainer's metrics are counted anew. The
+ * caller holds the claim on its session. */
+gboolean ortrain_evaluate_dataset (OrtrainTrainer *trainer, OrtrainDataset *dataset, GCancellable *cancellable,
+                                   double *loss, double *metric, GError **error);
 
 /* Whether the model is trained with a loss over classes, of which evaluations have the accuracy. */
 gboolean ortrain_evaluation_has_accuracy (OrtrainTrainingSession *session);

@@ -5,6 +5,7 @@
 #include "grad/ortrain-nll-loss.h"
 #include "session/ortrain-training-session-private.h"
 #include "trainer/ortrain-metric.h"
+#include "trainer/ortrain-trainer-private.h"
 
 #include <math.h>
 
@@ -78,6 +79,23 @@ count_items (OrtrainTensorDict *batch)
   return first != NULL && ortrain_tensor_get_rank (first) > 0 ? ortrain_tensor_get_dim (first, 0) : 1;
 }
 
+/* Whether the loader's last batch is what was left for the end of the epoch. */
+static gboolean
+is_rest (OrtrainDataLoader *loader)
+{
+  const guint size = ortrain_data_loader_get_batch_size (loader);
+  OrtrainDataset *dataset = ortrain_data_loader_get_dataset (loader);
+  return ortrain_data_loader_get_item_index (loader, 0) >= 0 &&
+         ortrain_data_loader_get_item_index (loader, size - 1) < 0 && ortrain_dataset_get_length (dataset) > size;
+}
+
+static gboolean
+is_of_shapes (const GError *error)
+{
+  return g_error_matches (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED) ||
+         g_error_matches (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE);
+}
+
 void
 ortrain_evaluation_propagate (OrtrainTrainingSession *session, OrtrainDataLoader *loader, const char *reason,
                               GError **dest, GError *error)
@@ -88,21 +106,44 @@ ortrain_evaluation_propagate (OrtrainTrainingSession *session, OrtrainDataLoader
   g_autofree char *because = reason != NULL ? g_strconcat (": ", reason, NULL) : g_strdup ("");
   g_autofree char *whose =
       item >= 0 ? g_strdup_printf ("Item %" G_GINT64_FORMAT " of the dataset: ", item) : g_strdup ("");
+  const char *hint = session->failed_item < 0 && is_rest (loader) && is_of_shapes (error)
+                         ? "; the last batch has fewer items than the others, and drop-last leaves it out"
+                         : "";
   g_autofree char *message = g_steal_pointer (&error->message);
-  error->message = g_strconcat (whose, message, because, NULL);
+  error->message = g_strconcat (whose, message, because, hint, NULL);
   g_propagate_error (dest, error);
 }
 
-gboolean
-ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDataset *dataset, guint batch_size, guint prefetch,
-                          GListModel *metrics, GCancellable *cancellable, double *loss, double *metric, GError **error)
+/* Whether the model takes batches of one size only: its targets, which follow from its outputs, or else its inputs, begin
+ * with a number. */
+static gboolean
+has_fixed_batch (OrtrainTrainingSession *session)
 {
-  g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (dataset, batch_size);
+  const OrtrainValue *first = NULL;
+  const GPtrArray *inputs = session->graph->training->inputs;
+  for (guint i = 0; i < inputs->len; i++)
+    {
+      const OrtrainValue *input = inputs->pdata[i];
+      if (input->kind == ORTRAIN_VALUE_INPUT && input->rank > 0 &&
+          (first == NULL || (input->role == ORTRAIN_ROLE_TARGET && first->role != ORTRAIN_ROLE_TARGET)))
+        first = input;
+    }
+  return first != NULL && ortrain_dim_is_int (first->dims[0]);
+}
+
+gboolean
+ortrain_evaluate_dataset (OrtrainTrainer *trainer, OrtrainDataset *dataset, GCancellable *cancellable, double *loss,
+                          double *metric, GError **error)
+{
+  OrtrainTrainingSession *session = trainer->session;
+  GListModel *metrics = trainer->metrics;
+  g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (dataset, trainer->batch_size);
   double sum = 0;
   guint64 n_items = 0, n_right = 0, n_answers = 0;
   gboolean any_loss = FALSE;
   ortrain_data_loader_set_shuffle (loader, FALSE);
-  ortrain_data_loader_set_prefetch (loader, prefetch);
+  ortrain_data_loader_set_prefetch (loader, trainer->prefetch);
+  ortrain_data_loader_set_drop_last (loader, trainer->drop_last && has_fixed_batch (session));
   for (guint i = 0; i < g_list_model_get_n_items (metrics); i++)
     {
       g_autoptr (OrtrainMetric) each = g_list_model_get_item (metrics, i);
@@ -111,7 +152,7 @@ ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDataset *datas
   for (;;)
     {
       g_autoptr (GError) local_error = NULL;
-      g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (loader, &local_error);
+      g_autoptr (OrtrainTensorDict) batch = ortrain_trainer_read_batch (trainer, loader, &local_error);
       if (batch == NULL && local_error != NULL)
         {
           g_propagate_error (error, g_steal_pointer (&local_error));

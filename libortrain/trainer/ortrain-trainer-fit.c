@@ -140,7 +140,7 @@ propagate_step_error (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *
   if (self->session->failed_behind && fit->n_ahead > 0)
     {
       if (ortrain_data_loader_set_state (fit->loader, fit->ahead[0].before, NULL))
-        again = ortrain_data_loader_next (fit->loader, NULL); /* from which rows are items */
+        again = ortrain_trainer_read_batch (self, fit->loader, NULL); /* from which rows are items */
       batch = fit->ahead[0].batch;
     }
   if (self->session->failed_update)
@@ -264,7 +264,7 @@ run_epoch_ahead (OrtrainTrainer *self, OrtrainFit *fit, GCancellable *cancellabl
         return settle (self, fit, 0, FALSE, error) && stop_in_epoch (self, fit, error);
       g_autoptr (GError) local_error = NULL;
       g_autoptr (GVariant) before = ortrain_data_loader_get_state (fit->loader);
-      g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (fit->loader, &local_error);
+      g_autoptr (OrtrainTensorDict) batch = ortrain_trainer_read_batch (self, fit->loader, &local_error);
       if (batch == NULL && (local_error == NULL || !settle (self, fit, 0, FALSE, error)))
         {
           fit->trained = local_error == NULL && settle (self, fit, 0, FALSE, error);
@@ -296,7 +296,7 @@ run_epoch (OrtrainTrainer *self, OrtrainFit *fit, GCancellable *cancellable, GEr
         return stop_in_epoch (self, fit, error);
       g_autoptr (GError) local_error = NULL;
       g_autoptr (GVariant) before = first && cancellable != NULL ? ortrain_data_loader_get_state (fit->loader) : NULL;
-      g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (fit->loader, &local_error);
+      g_autoptr (OrtrainTensorDict) batch = ortrain_trainer_read_batch (self, fit->loader, &local_error);
       if (batch == NULL && local_error != NULL)
         {
           g_propagate_error (error, g_steal_pointer (&local_error));
@@ -371,9 +371,8 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
   if (ortrain_training_options_get_stop_on_nan (self->session->options) &&
       !ortrain_training_session_run_check_finite (self->session, error))
     return FALSE;
-  if (self->validation != NULL &&
-      !ortrain_evaluate_dataset (self->session, self->validation, self->batch_size, self->prefetch, self->metrics,
-                                 cancellable, &record->validation_loss, &record->metric, &local_error))
+  if (self->validation != NULL && !ortrain_evaluate_dataset (self, self->validation, cancellable,
+                                                             &record->validation_loss, &record->metric, &local_error))
     {
       if (!g_cancellable_is_cancelled (cancellable) || !is_cancelled (self, fit, cancellable, error))
         g_propagate_error (error, g_steal_pointer (&local_error));
@@ -621,8 +620,7 @@ ortrain_trainer_evaluate (OrtrainTrainer *self, OrtrainDataset *dataset, GCancel
   double a = NAN, b = -1;
   if (!check_made (self, error) || !ortrain_training_session_enter (self->session, FALSE, error))
     return FALSE;
-  gboolean ok = ortrain_evaluate_dataset (self->session, dataset, self->batch_size, self->prefetch, self->metrics,
-                                          cancellable, &a, &b, error);
+  gboolean ok = ortrain_evaluate_dataset (self, dataset, cancellable, &a, &b, error);
   ortrain_training_session_leave (self->session);
   if (loss != NULL)
     *loss = isnan (a) ? NAN : a;
@@ -638,8 +636,7 @@ evaluate_in_thread (GTask *task, gpointer source, gpointer dataset, GCancellable
   GError *error = NULL;
   double *found = g_new (double, 2);
   ortrain_training_session_adopt (self->session);
-  gboolean ok = ortrain_evaluate_dataset (self->session, dataset, self->batch_size, self->prefetch, self->metrics,
-                                          cancellable, &found[0], &found[1], &error);
+  gboolean ok = ortrain_evaluate_dataset (self, dataset, cancellable, &found[0], &found[1], &error);
   ortrain_training_session_leave (self->session);
   if (ok)
     g_task_return_pointer (task, found, g_free);

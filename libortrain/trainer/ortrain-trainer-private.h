@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "data/ortrain-data-loader.h"
 #include "session/ortrain-signal-queue-private.h"
 #include "trainer/ortrain-monitor-private.h"
 #include "trainer/ortrain-progress-display-private.h"
@@ -16,6 +17,7 @@ struct _OrtrainTrainer
   guint64 seed;
   guint prefetch;
   OrtrainDataset *validation;
+  OrtrainTensorDict *shared_inputs; /* or NULL */
   char *checkpoint_dir;
   guint checkpoint_steps;
   guint checkpoint_epochs;
@@ -46,3 +48,5 @@ gboolean ortrain_trainer_wants_progress (OrtrainTrainer *self);
 gboolean ortrain_trainer_wants_start (OrtrainTrainer *self);
 /* Decides whether the training that is about to run is shown. */
 void ortrain_trainer_begin_display (OrtrainTrainer *self);
+/* The loader's next batch, with the inputs that all items share. NULL: see ortrain_data_loader_next. */
+OrtrainTensorDict *ortrain_trainer_read_batch (OrtrainTrainer *self, OrtrainDataLoader *loader, GError **error);

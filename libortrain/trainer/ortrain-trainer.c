@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "trainer/ortrain-trainer-private.h"
 
+#include "core/ortrain-errors.h"
 #include "core/ortrain-field-private.h"
 #include "core/ortrain-object-list-private.h"
+#include "core/ortrain-text-private.h"
 #include "ortrain-enum-types.h"
 
 #include <unistd.h>
@@ -43,6 +45,7 @@ enum
   PROP_BATCH_SIZE,
   PROP_SHUFFLE,
   PROP_DROP_LAST,
+  PROP_SHARED_INPUTS,
   PROP_SEED,
   PROP_PREFETCH,
   PROP_VALIDATION,
@@ -139,6 +142,7 @@ ortrain_trainer_finalize (GObject *object)
   g_clear_pointer (&self->monitor, g_free);
   g_clear_pointer (&self->logs, g_strfreev);
   g_clear_object (&self->validation);
+  g_clear_object (&self->shared_inputs);
   g_clear_object (&self->metrics);
   g_clear_object (&self->session);
   g_clear_object (&self->dataset);
@@ -199,9 +203,20 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:drop-last: (getter get_drop_last) (setter set_drop_last)
    *
-   * Whether a last batch that is not full is left out. Default: %FALSE.
+   * Whether a last batch that is not full is left out: one of the training data, and, if the model takes batches of one
+   * size only, one of an evaluation, too. Default: %FALSE.
    */
   properties[PROP_DROP_LAST] = ortrain_field_boolean ("drop-last", G_STRUCT_OFFSET (OrtrainTrainer, drop_last), FALSE);
+
+  /**
+   * OrtrainTrainer:shared-inputs: (getter get_shared_inputs) (setter set_shared_inputs)
+   *
+   * Inputs of the model that have no dimension for the batch, such as a mask or a table of positions: all items share
+   * them, so they are part of each batch as they are, in evaluations, too. The items of the datasets must have no
+   * tensors of the same names. %NULL for none. Default: %NULL.
+   */
+  properties[PROP_SHARED_INPUTS] =
+      ortrain_field_object ("shared-inputs", G_STRUCT_OFFSET (OrtrainTrainer, shared_inputs), ORTRAIN_TYPE_TENSOR_DICT);
 
   /**
    * OrtrainTrainer:seed: (getter get_seed) (setter set_seed)
@@ -524,6 +539,62 @@ ortrain_trainer_set_drop_last (OrtrainTrainer *self, gboolean drop_last)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
   ortrain_field_set_boolean (self, properties[PROP_DROP_LAST], drop_last);
+}
+
+/**
+ * ortrain_trainer_get_shared_inputs: (get-property shared-inputs)
+ * @self: the object
+ *
+ * Gets the inputs that are part of each batch as they are.
+ *
+ * Returns: (transfer none) (nullable): the tensors, by the names of the inputs
+ */
+OrtrainTensorDict *
+ortrain_trainer_get_shared_inputs (OrtrainTrainer *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), NULL);
+  return self->shared_inputs;
+}
+
+/**
+ * ortrain_trainer_set_shared_inputs: (set-property shared-inputs)
+ * @self: the object
+ * @shared_inputs: (nullable): tensors, by the names of the inputs
+ *
+ * Sets the inputs that are part of each batch as they are.
+ */
+void
+ortrain_trainer_set_shared_inputs (OrtrainTrainer *self, OrtrainTensorDict *shared_inputs)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
+  g_return_if_fail (shared_inputs == NULL || ORTRAIN_IS_TENSOR_DICT (shared_inputs));
+  ortrain_field_set_object (self, properties[PROP_SHARED_INPUTS], shared_inputs);
+}
+
+OrtrainTensorDict *
+ortrain_trainer_read_batch (OrtrainTrainer *self, OrtrainDataLoader *loader, GError **error)
+{
+  g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (loader, error);
+  const guint n_shared = self->shared_inputs != NULL ? ortrain_tensor_dict_get_size (self->shared_inputs) : 0;
+  if (batch == NULL || n_shared == 0)
+    return g_steal_pointer (&batch);
+  g_autoptr (OrtrainTensorDict) complete = ortrain_tensor_dict_new (); /* the loader uses its own again */
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (batch); i++)
+    ortrain_tensor_dict_set (complete, ortrain_tensor_dict_get_name (batch, i),
+                             ortrain_tensor_dict_get_tensor (batch, i));
+  for (guint i = 0; i < n_shared; i++)
+    {
+      const char *name = ortrain_tensor_dict_get_name (self->shared_inputs, i);
+      if (ortrain_tensor_dict_contains (complete, name))
+        {
+          g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
+                       "The items of the dataset have a tensor '%s', and so have the shared inputs",
+                       ortrain_text_show (name));
+          return NULL;
+        }
+      ortrain_tensor_dict_set (complete, name, ortrain_tensor_dict_get_tensor (self->shared_inputs, i));
+    }
+  return g_steal_pointer (&complete);
 }
 
 /**

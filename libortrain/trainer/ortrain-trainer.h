@@ -41,6 +41,10 @@ ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_trainer_get_drop_last (OrtrainTrainer *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_trainer_set_drop_last (OrtrainTrainer *self, gboolean drop_last);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainTensorDict *ortrain_trainer_get_shared_inputs (OrtrainTrainer *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_trainer_set_shared_inputs (OrtrainTrainer *self, OrtrainTensorDict *shared_inputs);
 
 ORTRAIN_AVAILABLE_IN_ALL
 guint64 ortrain_trainer_get_seed (OrtrainTrainer *self);
