@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
+#include "data-files.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +125,7 @@ run (int argc, char *argv[])
   command_tie_equal (model, options, FALSE);
   CommandSizes sizes = { .batch = MAX (batch, 0), .default_batch = 64, .seq = MAX (seq, 0), .dims = dims };
   g_autoptr (OrtrainTensorDict) feeds = inputs != NULL ? ortrain_tensor_dict_new () : NULL;
-  if (feeds != NULL && !command_read_inputs (feeds, inputs, &error))
+  if (feeds != NULL && !data_read_inputs (feeds, inputs, &error))
     return command_fail (error);
   if (feeds != NULL)
     {
@@ -134,7 +135,10 @@ run (int argc, char *argv[])
   gint64 start = g_get_monotonic_time ();
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
   if (session == NULL)
-    return command_fail (error);
+    {
+      command_explain_loss (error);
+      return command_fail (error);
+    }
   const double create_ms = (double) (g_get_monotonic_time () - start) / 1000.0;
   g_autoptr (OrtrainMemoryPlan) tried = NULL;
   if (feeds == NULL)

@@ -1,110 +1,63 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
+#include "core/ortrain-text-private.h"
+#include "data-files.h"
+#include "eval-sums.h"
 #include "image-data.h"
+#include "train-metrics.h"
 
-#include <math.h>
-
-/* Sums over the data: classes (integer targets) give accuracy and cross entropy, numbers give the mean squared error.
- */
+/* What eval is told about its data. */
 typedef struct
 {
-  guint64 n; /* targets seen */
-  guint64 n_right;
-  gint64 n_items; /* of batches before this one */
-  double loss;
-} Sums;
+  const char *path, *model; /* files */
+  const char *output, *target;
+  const char *given_target; /* NULL: the default one */
+  const EvalLoss *loss;     /* NULL: by the data */
+  const TableSettings *table;
+  OrtrainTensorDict *shared;
+} EvalData;
 
-/* The label that does not count, as in training. */
-#define IGNORED -100
-
-/* logits: [batch, …, classes], target: [batch, …] */
-static gboolean
-add_classes (Sums *sums, OrtrainTensor *logits, OrtrainTensor *target, GError **error)
+/* The file of classes that was given, or the one beside the model; NULL: there is none. free_path: to free it */
+static const char *
+find_classes (const EvalData *data, char **free_path)
 {
-  gint64 classes = ortrain_tensor_get_dim (logits, ortrain_tensor_get_rank (logits) - 1);
-  gint64 n = ortrain_tensor_get_n_elements (target);
-  if (classes < 1 || n * classes != ortrain_tensor_get_n_elements (logits))
-    {
-      g_autofree char *a = ortrain_tensor_to_string (logits), *b = ortrain_tensor_to_string (target);
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "The output is %s, but the target is %s", a,
-                   b);
-      return FALSE;
-    }
-  gint64 n_items = ortrain_tensor_get_rank (target) > 0 ? ortrain_tensor_get_dim (target, 0) : 1;
-  gint64 per_item = n_items > 0 ? MAX (n / n_items, 1) : 1;
-  g_autoptr (OrtrainTensor) best = ortrain_tensor_argmax (logits, -1, error);
-  if (best == NULL)
-    return FALSE;
-  for (gint64 i = 0; i < n; i++)
-    {
-      gint64 label = (gint64) ortrain_tensor_get_scalar (target, i);
-      if (label == IGNORED)
-        continue;
-      if (label < 0 || label >= classes)
-        {
-          g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
-                       "Item %" G_GINT64_FORMAT ": label %" G_GINT64_FORMAT
-                       " is out of range, the output has %" G_GINT64_FORMAT " classes, 0 to %" G_GINT64_FORMAT,
-                       sums->n_items + i / per_item, label, classes, classes - 1);
-          return FALSE;
-        }
-      gint64 found = (gint64) ortrain_tensor_get_scalar (best, i);
-      double top = ortrain_tensor_get_scalar (logits, i * classes + found), sum = 0.0;
-      for (gint64 c = 0; c < classes; c++)
-        sum += exp (ortrain_tensor_get_scalar (logits, i * classes + c) - top);
-      sums->loss += log (sum) + top - ortrain_tensor_get_scalar (logits, i * classes + label);
-      sums->n_right += found == label;
-      sums->n++;
-    }
-  sums->n_items += n_items;
-  return TRUE;
+  *free_path = data->table->classes == NULL ? data_classes_path (data->model) : NULL;
+  const gboolean is_beside = *free_path != NULL && g_file_test (*free_path, G_FILE_TEST_EXISTS);
+  return is_beside ? *free_path : data->table->classes;
 }
 
+/* Whether the targets of a table are classes: where the output has a number for each of several. */
 static gboolean
-add_numbers (Sums *sums, OrtrainTensor *output, OrtrainTensor *target, GError **error)
+wants_classes (const EvalData *data, OrtrainGraph *graph, const char *const *columns)
 {
-  gint64 n = ortrain_tensor_get_n_elements (target);
-  if (n != ortrain_tensor_get_n_elements (output))
-    {
-      g_autofree char *a = ortrain_tensor_to_string (output), *b = ortrain_tensor_to_string (target);
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "The output is %s, but the target is %s", a,
-                   b);
-      return FALSE;
-    }
-  for (gint64 i = 0; i < n; i++)
-    {
-      double d = ortrain_tensor_get_scalar (output, i) - ortrain_tensor_get_scalar (target, i);
-      sums->loss += d * d;
-    }
-  sums->n += (guint64) n;
-  return TRUE;
-}
-
-/* Classes, where the output has a number for each of several; else the target is numbers, like the output. Texts are
- * classes as training numbered them. */
-static OrtrainDataset *
-open_table (const char *path, const char *model, OrtrainGraph *graph, const char *output, const char *target,
-            const char *given_target, const char *header, const char *classes_file, GError **error)
-{
-  OrtrainValue *value = output != NULL ? ortrain_graph_find_value (graph, output) : NULL;
-  g_auto (GStrv) columns = command_split_columns (given_target);
-  g_autofree char *beside = command_classes_path (model);
+  OrtrainValue *value = ortrain_graph_find_value (graph, data->output);
   const int rank = value != NULL ? ortrain_value_get_rank (value) : 0;
-  const gboolean several = columns != NULL && g_strv_length (columns) > 1;
-  const gboolean is_classes = rank >= 2 && ortrain_value_get_dim (value, (guint) rank - 1) != 1 && !several;
-  const gboolean is_beside = classes_file == NULL && g_file_test (beside, G_FILE_TEST_EXISTS);
+  const gboolean several = columns != NULL && g_strv_length ((char **) columns) > 1;
+  return data->loss != NULL ? eval_loss_has_classes (*data->loss)
+                            : rank >= 2 && ortrain_value_get_dim (value, (guint) rank - 1) != 1 && !several;
+}
+
+/* Texts are classes as training numbered them. */
+static OrtrainDataset *
+open_table (const EvalData *data, OrtrainGraph *graph, GError **error)
+{
+  g_auto (GStrv) columns = data_split_columns (data->given_target);
+  g_autofree char *beside = NULL;
+  const char *classes = find_classes (data, &beside);
+  const gboolean is_classes = wants_classes (data, graph, (const char *const *) columns);
   g_autoptr (OrtrainCsvFormat) format = ortrain_csv_format_new_for_graph (graph, NULL);
-  ortrain_csv_format_add_target (format, target, is_classes ? ORTRAIN_DTYPE_INT64 : ORTRAIN_DTYPE_FLOAT32,
+  data_leave_out_shared (format, data->shared);
+  ortrain_csv_format_add_target (format, data->target, is_classes ? ORTRAIN_DTYPE_INT64 : ORTRAIN_DTYPE_FLOAT32,
                                  (const char *const *) columns);
-  if (!command_set_table (format, header, is_beside ? beside : classes_file, error))
+  if (!data_set_table (format, data->table, classes, error))
     return NULL;
   const gboolean known = ortrain_csv_format_get_classes (format) != NULL;
-  g_autoptr (OrtrainDataset) dataset = ortrain_tensor_dataset_new_from_csv (path, format, error);
+  g_autoptr (OrtrainDataset) dataset = ortrain_tensor_dataset_new_from_csv (data->path, format, error);
   if (dataset != NULL && !known && ortrain_csv_format_get_classes (format) != NULL)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
                    "%s has class names, but %s, which has their numbers, does not exist; name the file with --classes",
-                   path, beside);
+                   data->path, beside);
       return NULL;
     }
   return g_steal_pointer (&dataset);
@@ -112,38 +65,137 @@ open_table (const char *path, const char *model, OrtrainGraph *graph, const char
 
 /* A folder of pictures, whose classes are those that training numbered, or else its folders. */
 static OrtrainDataset *
-open_folder (const char *path, const char *model, OrtrainGraph *graph, const char *target, const char *classes_file,
-             const ImageSettings *images, GError **error)
+open_folder (const EvalData *data, OrtrainGraph *graph, const ImageSettings *images, GError **error)
 {
-  g_autofree char *beside = command_classes_path (model);
-  const gboolean is_beside = classes_file == NULL && g_file_test (beside, G_FILE_TEST_EXISTS);
+  g_autofree char *beside = NULL;
+  const char *classes = find_classes (data, &beside);
   g_autoptr (OrtrainCsvFormat) format = ortrain_csv_format_new ();
-  if (!command_set_table (format, NULL, is_beside ? beside : classes_file, error))
+  if (!data_set_table (format, data->table, classes, error))
     return NULL;
-  return image_open_folder (path, graph, target, images, format, error);
+  return image_open_folder (data->path, graph, data->target, images, format, error);
+}
+
+static OrtrainDataset *
+open_data (const EvalData *data, OrtrainGraph *graph, OrtrainModel *model, const ImageSettings *images, GError **error)
+{
+  if (data_is_table (data->path))
+    return open_table (data, graph, error);
+  if (g_file_test (data->path, G_FILE_TEST_IS_DIR))
+    return open_folder (data, graph, images, error);
+  return data_open (data->path, ortrain_model_get_file_graph (model), data->target, data->shared, error);
+}
+
+/* What of a batch the model has an input for, and what all items share. */
+static OrtrainTensorDict *
+make_feeds (OrtrainGraph *graph, OrtrainTensorDict *batch, OrtrainTensorDict *shared)
+{
+  OrtrainTensorDict *feeds = ortrain_tensor_dict_new ();
+  GListModel *inputs = ortrain_graph_get_inputs (graph);
+  for (guint i = 0; i < g_list_model_get_n_items (inputs); i++)
+    {
+      g_autoptr (OrtrainValue) value = g_list_model_get_item (inputs, i);
+      const char *name = ortrain_value_get_name (value);
+      OrtrainTensor *tensor = ortrain_tensor_dict_get (shared, name);
+      if (tensor == NULL)
+        tensor = ortrain_tensor_dict_get (batch, name);
+      if (tensor != NULL)
+        ortrain_tensor_dict_set (feeds, name, tensor);
+    }
+  return feeds;
+}
+
+/* Of --metric. */
+static GPtrArray *
+make_metrics (char **names, const char *output, const char *target, GError **error)
+{
+  g_autoptr (GPtrArray) metrics = g_ptr_array_new_with_free_func (g_object_unref);
+  if (train_metrics_take_confusion (names))
+    {
+      g_set_error_literal (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                           "--metric confusion-matrix is one of train, with --validation");
+      return NULL;
+    }
+  if (!train_metrics_check (names, error))
+    return NULL;
+  for (guint i = 0; names != NULL && names[i] != NULL; i++)
+    g_ptr_array_add (metrics, train_metrics_make (names[i], output, target));
+  return g_steal_pointer (&metrics);
+}
+
+static gboolean
+compute_metrics (GPtrArray *metrics, double *values, GError **error)
+{
+  for (guint i = 0; i < metrics->len; i++)
+    if (!ortrain_metric_compute (metrics->pdata[i], &values[i], error))
+      return FALSE;
+  return TRUE;
+}
+
+static void
+print_json (const EvalSums *sums, GPtrArray *metrics, const double *values)
+{
+  g_autoptr (JsonBuilder) builder = json_builder_new ();
+  json_builder_begin_object (builder);
+  json_builder_set_member_name (builder, "items");
+  json_builder_add_int_value (builder, (gint64) sums->n);
+  json_builder_set_member_name (builder, "loss");
+  command_add_number (builder, sums->sum / (double) MAX (sums->n, 1));
+  if (eval_loss_has_classes (sums->loss))
+    {
+      json_builder_set_member_name (builder, "accuracy");
+      json_builder_add_double_value (builder, (double) sums->n_right / (double) MAX (sums->n, 1));
+    }
+  for (guint i = 0; i < metrics->len; i++)
+    {
+      json_builder_set_member_name (builder, ortrain_metric_get_name (metrics->pdata[i]));
+      command_add_number (builder, values[i]);
+    }
+  json_builder_end_object (builder);
+  command_print_json (builder);
+}
+
+static void
+print_text (const EvalSums *sums, GPtrArray *metrics, const double *values)
+{
+  const double n = (double) MAX (sums->n, 1);
+  if (eval_loss_has_classes (sums->loss))
+    g_print ("accuracy %.2f %% (%" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT "), loss %.4f",
+             100.0 * (double) sums->n_right / n, sums->n_right, sums->n, sums->sum / n);
+  else
+    g_print ("%s %.6g over %" G_GUINT64_FORMAT " numbers", eval_loss_describe (sums->loss), sums->sum / n, sums->n);
+  for (guint i = 0; i < metrics->len; i++)
+    g_print (", %s %.4f", ortrain_metric_get_name (metrics->pdata[i]), values[i]);
+  g_print ("\n");
 }
 
 static ExitStatus
 run (int argc, char *argv[])
 {
-  g_autofree char *data = NULL, *output = NULL, *target = NULL, *header = NULL, *classes_file = NULL;
-  gint batch_size = 256, threads = 0;
+  g_autofree char *path = NULL, *output = NULL, *target = NULL, *loss_name = NULL;
+  g_auto (TableSettings) table = { 0 };
+  g_auto (GStrv) inputs = NULL, metric_names = NULL;
+  gint batch_size = G_MININT, threads = 0;
   g_autofree char *provider = NULL, *precision = NULL;
   gboolean json = FALSE;
   g_auto (ImageSettings) images = IMAGE_SETTINGS_INIT;
   const GOptionEntry entries[] = {
-    { "data", 0, 0, G_OPTION_ARG_STRING, &data,
+    { "data", 0, 0, G_OPTION_ARG_STRING, &path,
       "Inputs and targets, or a folder with a folder of pictures for each class",
       "FILE.npz|FILE.csv|IMAGES.idx,LABELS.idx|DIR" },
     { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output to look at (the first)", "NAME" },
     { "target", 0, 0, G_OPTION_ARG_STRING, &target,
       "What it should be, in the data (labels; of a table, else the last column)", "NAME" },
-    { "header", 0, 0, G_OPTION_ARG_STRING, &header,
-      "Whether a table begins with the names of its columns: yes, no, auto (auto)", "WORD" },
-    { "classes", 0, 0, G_OPTION_ARG_FILENAME, &classes_file,
+    { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_name,
+      "cross-entropy, nll, mse, l1, huber, bce-with-logits (cross-entropy for classes, mse for numbers)", "KIND" },
+    { "metric", 0, 0, G_OPTION_ARG_STRING_ARRAY, &metric_names,
+      "Compute this, too: topN, f1, precision, recall, micro_f1 …, mae, rmse, r2", "NAME" },
+    { "input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &inputs,
+      "An input that all items share, as it has no dimension for the batch, from a NumPy file", "NAME=FILE.npy" },
+    TABLE_ENTRIES (table),
+    { "classes", 0, 0, G_OPTION_ARG_FILENAME, &table.classes,
       "Classes of a table or a folder, by their numbers (MODEL.classes.json)", "FILE.json" },
     IMAGE_ENTRIES (images),
-    { "batch-size", 0, 0, G_OPTION_ARG_INT, &batch_size, "Items at a time (256)", "N" },
+    { "batch-size", 0, 0, G_OPTION_ARG_INT, &batch_size, "Items at a time (256, or what the model takes)", "N" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
@@ -153,15 +205,18 @@ run (int argc, char *argv[])
   ExitStatus status;
   if (!command_parse (&command_eval, entries, &argc, &argv, 1, 1, &status))
     return status;
-  if (data == NULL)
+  if (path == NULL)
     return command_usage (&command_eval, "--data is missing");
-  if (batch_size < 1 || threads < 0)
+  if ((batch_size < 1 && batch_size != G_MININT) || threads < 0)
     return command_usage (&command_eval, "--batch-size is at least 1, --threads at least 0");
   g_autofree char *given_target = g_strdup (target);
   if (target == NULL)
     target = g_strdup ("labels");
 
   GError *error = NULL;
+  EvalLoss loss = EVAL_CROSS_ENTROPY;
+  if (loss_name != NULL && !eval_loss_parse (loss_name, &loss, &error))
+    return command_fail (error);
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
   if (model == NULL)
     return command_fail (error);
@@ -184,21 +239,41 @@ run (int argc, char *argv[])
     return command_fail (error);
   ortrain_session_options_set_outputs (options, (const char *const[]){ output, NULL });
   g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, options, &error);
-  g_autoptr (OrtrainDataset) dataset = NULL;
-  if (session != NULL && command_is_table (data))
-    dataset = open_table (data, argv[1], graph, output, target, given_target, header, classes_file, &error);
-  else if (session != NULL && g_file_test (data, G_FILE_TEST_IS_DIR))
-    dataset = open_folder (data, argv[1], graph, target, classes_file, &images, &error);
-  else if (session != NULL)
-    dataset = command_open_dataset (data, model, target, &error);
-  if (dataset == NULL)
+  g_autoptr (GPtrArray) metrics = session != NULL ? make_metrics (metric_names, output, target, &error) : NULL;
+  g_autoptr (OrtrainTensorDict) shared =
+      metrics != NULL ? data_read_shared (ortrain_model_get_file_graph (model), inputs, &error) : NULL;
+  if (shared == NULL)
     return command_fail (error);
-  g_autoptr (OrtrainDataset) transformed = image_transform (dataset, graph, &images, FALSE, 0, &error);
+  const EvalData data = {
+    .path = path,
+    .model = argv[1],
+    .output = output,
+    .target = target,
+    .given_target = given_target,
+    .loss = loss_name != NULL ? &loss : NULL,
+    .table = &table,
+    .shared = shared,
+  };
+  g_autoptr (OrtrainDataset) dataset = open_data (&data, graph, model, &images, &error);
+  g_autoptr (OrtrainDataset) transformed =
+      dataset != NULL ? image_transform (dataset, graph, &images, FALSE, 0, &error) : NULL;
   if (transformed == NULL)
     return command_fail (error);
+  const gint64 fixed = data_find_fixed_batch (graph, output);
+  if (fixed > 0 && !data_check_batch (transformed, path, fixed, &error))
+    return command_fail (error);
+  if (fixed > 0 && batch_size > 0 && batch_size != fixed)
+    return command_usage (&command_eval, "--batch-size %d: the model takes batches of %" G_GINT64_FORMAT " only",
+                          batch_size, fixed);
+  batch_size = fixed > 0 && fixed < G_MAXINT ? (gint) fixed : batch_size > 0 ? batch_size : 256;
+  const guint64 rest = fixed > 0 ? ortrain_dataset_get_length (transformed) % (guint) batch_size : 0;
+  if (rest > 0)
+    g_printerr ("ortrain: The last %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
+                " items are left out: the model takes batches of %d only\n",
+                rest, ortrain_dataset_get_length (transformed), batch_size);
   g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (transformed, (guint) batch_size);
-  Sums sums = { 0 };
-  gboolean classes = TRUE;
+  ortrain_data_loader_set_drop_last (loader, fixed > 0);
+  EvalSums sums = { .loss = loss };
   for (;;)
     {
       g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (loader, &error);
@@ -211,57 +286,32 @@ run (int argc, char *argv[])
       OrtrainTensor *expected = ortrain_tensor_dict_get (batch, target);
       if (expected == NULL)
         {
-          g_printerr ("ortrain: %s has no array '%s'\n", data, target);
+          g_printerr ("ortrain: %s has no array '%s'\n", path, ortrain_text_show (target));
           return EXIT_FAILED;
         }
-      /* The model knows its inputs only. */
-      g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
-      GListModel *inputs = ortrain_graph_get_inputs (graph);
-      for (guint i = 0; i < g_list_model_get_n_items (inputs); i++)
-        {
-          g_autoptr (OrtrainValue) value = g_list_model_get_item (inputs, i);
-          OrtrainTensor *tensor = ortrain_tensor_dict_get (batch, ortrain_value_get_name (value));
-          if (tensor != NULL)
-            ortrain_tensor_dict_set (feeds, ortrain_value_get_name (value), tensor);
-        }
+      if (loss_name == NULL && ortrain_dtype_is_floating (ortrain_tensor_get_dtype (expected)))
+        sums.loss = EVAL_MSE;
+      g_autoptr (OrtrainTensorDict) feeds = make_feeds (graph, batch, shared);
       g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (session, feeds, &error);
-      if (outputs == NULL)
+      if (outputs == NULL || !eval_sums_add (&sums, ortrain_tensor_dict_get (outputs, output), expected, &error))
         return command_fail (error);
-      OrtrainTensor *found = ortrain_tensor_dict_get (outputs, output);
-      classes = !ortrain_dtype_is_floating (ortrain_tensor_get_dtype (expected));
-      if (!(classes ? add_classes : add_numbers) (&sums, found, expected, &error))
-        return command_fail (error);
+      for (guint i = 0; i < metrics->len; i++)
+        if (!ortrain_metric_update (metrics->pdata[i], outputs, batch, &error))
+          return command_fail (error);
     }
-  if (classes && sums.n == 0)
+  if (eval_loss_has_classes (sums.loss) && sums.n == 0)
     {
       g_printerr ("ortrain: No label in '%s' is a class of '%s'\n", target, output);
       return EXIT_FAILED;
     }
-  const double n = sums.n > 0 ? (double) sums.n : 1.0;
-  const double loss = sums.loss / n, accuracy = (double) sums.n_right / n;
-  if (json)
-    {
-      g_autoptr (JsonBuilder) builder = json_builder_new ();
-      json_builder_begin_object (builder);
-      json_builder_set_member_name (builder, "items");
-      json_builder_add_int_value (builder, (gint64) sums.n);
-      json_builder_set_member_name (builder, "loss");
-      command_add_number (builder, loss);
-      if (classes)
-        {
-          json_builder_set_member_name (builder, "accuracy");
-          json_builder_add_double_value (builder, accuracy);
-        }
-      json_builder_end_object (builder);
-      command_print_json (builder);
-    }
-  else if (classes)
-    g_print ("accuracy %.2f %% (%" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT "), loss %.4f\n", 100.0 * accuracy,
-             sums.n_right, sums.n, loss);
-  else
-    g_print ("mean squared error %.6g over %" G_GUINT64_FORMAT " numbers\n", loss, sums.n);
+  g_autofree double *values = g_new0 (double, metrics->len + 1);
+  if (!compute_metrics (metrics, values, &error))
+    return command_fail (error);
+  (json ? print_json : print_text) (&sums, metrics, values);
   return EXIT_OK;
 }
 
-const Command command_eval = { "eval", "MODEL --data FILE [--output NAME] [--target NAME] [--json]",
-                               "Measure accuracy and loss of a model on data", run };
+const Command command_eval = {
+  "eval", "MODEL --data FILE [--output NAME] [--target NAME] [--loss KIND] [--metric NAME] [--json]",
+  "Measure accuracy and loss of a model on data", run
+};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
+#include "data-files.h"
 #include "image-data.h"
 
 #include "core/ortrain-text-private.h"
@@ -7,22 +8,29 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
-/* The inputs of all items of a table, which has no columns but theirs. format: has the classes afterwards, where the file
- * of classes is given or stands beside the model. */
-static OrtrainTensorDict *
-read_table (const char *path, const char *model_path, OrtrainModel *model, const char *header, const char *classes,
-            OrtrainCsvFormat **format, GError **error)
+/* Adds the inputs of all items of a table, which has no columns but theirs, to those that are given. format: has the
+ * classes afterwards, where the file of classes is given or stands beside the model. */
+static gboolean
+read_table (OrtrainTensorDict *feeds, const char *path, const char *model_path, OrtrainModel *model,
+            const TableSettings *settings, OrtrainCsvFormat **format, GError **error)
 {
   OrtrainGraph *graph = ortrain_model_get_graph (model, error);
   if (graph == NULL)
-    return NULL;
-  g_autofree char *beside = command_classes_path (model_path);
-  const gboolean is_beside = classes == NULL && g_file_test (beside, G_FILE_TEST_EXISTS);
+    return FALSE;
+  g_autofree char *beside = data_classes_path (model_path);
+  const gboolean is_beside = settings->classes == NULL && g_file_test (beside, G_FILE_TEST_EXISTS);
   *format = ortrain_csv_format_new_for_graph (graph, NULL);
-  if (!command_set_table (*format, header, is_beside ? beside : classes, error))
-    return NULL;
+  data_leave_out_shared (*format, feeds);
+  if (!data_set_table (*format, settings, is_beside ? beside : settings->classes, error))
+    return FALSE;
   g_autoptr (OrtrainDataset) dataset = ortrain_tensor_dataset_new_from_csv (path, *format, error);
-  return dataset != NULL ? g_object_ref (ortrain_tensor_dataset_get_tensors (ORTRAIN_TENSOR_DATASET (dataset))) : NULL;
+  if (dataset == NULL)
+    return FALSE;
+  OrtrainTensorDict *columns = ortrain_tensor_dataset_get_tensors (ORTRAIN_TENSOR_DATASET (dataset));
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (columns); i++)
+    ortrain_tensor_dict_set (feeds, ortrain_tensor_dict_get_name (columns, i),
+                             ortrain_tensor_dict_get_tensor (columns, i));
+  return TRUE;
 }
 
 /* The class of each item, where the output has a number for each class. */
@@ -71,24 +79,44 @@ read_inputs (OrtrainTensorDict *feeds, char **inputs, OrtrainModel *model, const
       *any_images = TRUE;
     }
   g_ptr_array_add (others, NULL);
-  return command_read_inputs (feeds, (char **) others->pdata, error);
+  return data_read_inputs (feeds, (char **) others->pdata, error);
+}
+
+/* Whether --input names all inputs of the model. */
+static gboolean
+gives_all_inputs (OrtrainModel *model, char **inputs)
+{
+  GListModel *values = ortrain_graph_get_inputs (ortrain_model_get_file_graph (model));
+  guint n_given = 0;
+  for (guint i = 0; i < g_list_model_get_n_items (values); i++)
+    {
+      g_autoptr (OrtrainValue) value = g_list_model_get_item (values, i);
+      g_autofree char *prefix = g_strconcat (ortrain_value_get_name (value), "=", NULL);
+      gboolean given = FALSE;
+      for (guint k = 0; inputs != NULL && inputs[k] != NULL; k++)
+        given = given || g_str_has_prefix (inputs[k], prefix);
+      n_given += given;
+    }
+  return n_given == g_list_model_get_n_items (values);
 }
 
 /* The classes of a model that takes pictures, where training wrote them beside it. */
 static OrtrainCsvFormat *
-find_classes (const char *model_path, const char *classes, GError **error)
+find_classes (const char *model_path, const TableSettings *settings, GError **error)
 {
-  g_autofree char *beside = command_classes_path (model_path);
+  g_autofree char *beside = data_classes_path (model_path);
   g_autoptr (OrtrainCsvFormat) format = ortrain_csv_format_new ();
-  const gboolean is_beside = classes == NULL && g_file_test (beside, G_FILE_TEST_EXISTS);
-  return command_set_table (format, NULL, is_beside ? beside : classes, error) ? g_steal_pointer (&format) : NULL;
+  const gboolean is_beside = settings->classes == NULL && g_file_test (beside, G_FILE_TEST_EXISTS);
+  const char *path = is_beside ? beside : settings->classes;
+  return data_set_table (format, settings, path, error) ? g_steal_pointer (&format) : NULL;
 }
 
 static ExitStatus
 run (int argc, char *argv[])
 {
   g_auto (GStrv) inputs = NULL, names = NULL;
-  g_autofree char *directory = NULL, *data = NULL, *header = NULL, *classes = NULL;
+  g_autofree char *directory = NULL, *data = NULL;
+  g_auto (TableSettings) table = { 0 };
   g_autoptr (OrtrainCsvFormat) format = NULL;
   gint threads = 0;
   g_auto (ImageSettings) images = IMAGE_SETTINGS_INIT;
@@ -97,10 +125,10 @@ run (int argc, char *argv[])
   const GOptionEntry entries[] = {
     { "input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &inputs, "An input, from a NumPy file or a picture",
       "NAME=FILE.npy|NAME=FILE.png" },
-    { "data", 0, 0, G_OPTION_ARG_FILENAME, &data, "The inputs, from a table that has no other columns", "FILE.csv" },
-    { "header", 0, 0, G_OPTION_ARG_STRING, &header,
-      "Whether a table begins with the names of its columns: yes, no, auto (auto)", "WORD" },
-    { "classes", 0, 0, G_OPTION_ARG_FILENAME, &classes,
+    { "data", 0, 0, G_OPTION_ARG_FILENAME, &data,
+      "The inputs that are not given by --input, from a table that has no other columns", "FILE.csv" },
+    TABLE_ENTRIES (table),
+    { "classes", 0, 0, G_OPTION_ARG_FILENAME, &table.classes,
       "Names of classes, by their numbers, to print with a table or a picture (MODEL.classes.json)", "FILE.json" },
     IMAGE_ENTRIES (images),
     { "output", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &names, "Compute this output (all of them)", "NAME" },
@@ -115,13 +143,15 @@ run (int argc, char *argv[])
     return status;
   if (threads < 0)
     return command_usage (&command_run, "--threads is at least 0");
-  if (data != NULL ? inputs != NULL || !command_is_table (data) : header != NULL)
-    return command_usage (&command_run, "--data is a FILE.csv that has all inputs; --header belongs to it");
+  if (data != NULL ? !data_is_table (data) : table.header != NULL)
+    return command_usage (&command_run, "--data is a FILE.csv with inputs; --header belongs to it");
 
   GError *error = NULL;
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
   if (model == NULL)
     return command_fail (error);
+  if (data != NULL && gives_all_inputs (model, inputs))
+    return command_usage (&command_run, "--data FILE.csv has nothing to give: --input has all inputs");
   g_autoptr (OrtrainSessionOptions) options = ortrain_session_options_new ();
   if (threads > 0) /* else the environment's, or all cores */
     ortrain_session_options_set_threads (options, (guint) threads);
@@ -133,15 +163,15 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, options, &error);
   if (session == NULL)
     return command_fail (error);
-  g_autoptr (OrtrainTensorDict) feeds =
-      data == NULL ? ortrain_tensor_dict_new () : read_table (data, argv[1], model, header, classes, &format, &error);
-  if (feeds == NULL || !read_inputs (feeds, inputs, model, &images, &any_images, &error))
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+  if (!read_inputs (feeds, inputs, model, &images, &any_images, &error) ||
+      (data != NULL && !read_table (feeds, data, argv[1], model, &table, &format, &error)))
     return g_error_matches (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE)
                ? command_usage (&command_run, "%s", error->message)
                : command_fail (error);
-  if (classes != NULL && data == NULL && !any_images)
+  if (table.classes != NULL && data == NULL && !any_images)
     return command_usage (&command_run, "--classes belongs to --data, or to an input that is a picture");
-  if (any_images && (format = find_classes (argv[1], classes, &error)) == NULL)
+  if (any_images && format == NULL && (format = find_classes (argv[1], &table, &error)) == NULL)
     return command_fail (error);
   g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (session, feeds, &error);
   if (outputs == NULL)
@@ -171,5 +201,5 @@ run (int argc, char *argv[])
   return EXIT_OK;
 }
 
-const Command command_run = { "run", "MODEL --input NAME=FILE … | --data FILE.csv [--output NAME] … [--save DIR]",
+const Command command_run = { "run", "MODEL [--input NAME=FILE] … [--data FILE.csv] [--output NAME] … [--save DIR]",
                               "Run a model on given inputs", run };

@@ -3,9 +3,9 @@
 
 #include "confusion-table.h"
 #include "core/ortrain-text-private.h"
-#include "image-data.h"
 #include "memory-view.h"
 #include "standardize.h"
+#include "train-data.h"
 #include "train-metrics.h"
 #include "train-schedule.h"
 #include "trainer/ortrain-progress-display-private.h"
@@ -150,51 +150,6 @@ choose_optimizer (OrtrainTrainingOptions *from, const char *name, double learnin
   return g_object_ref (kept);
 }
 
-/* Of pictures, which are sorted by their classes, every so many-th is to measure on: some of each class. */
-static gboolean
-split_folder (OrtrainDataset **dataset, OrtrainDataset **held_out, double fraction, GError **error)
-{
-  const guint64 n = ortrain_dataset_get_length (*dataset);
-  g_autofree guint64 *indices = g_new (guint64, n + 1); /* those to train with, then, from the end, the others */
-  guint64 n_kept = 0, n_out = 0;
-  for (guint64 i = 0; i < n; i++)
-    if ((guint64) ((double) (i + 1) * fraction) > (guint64) ((double) i * fraction))
-      indices[n - ++n_out] = i;
-    else
-      indices[n_kept++] = i;
-  g_autoptr (OrtrainDataset) kept = ortrain_subset_dataset_new (*dataset, indices, n_kept, error);
-  *held_out = kept != NULL ? ortrain_subset_dataset_new (*dataset, indices + n_kept, n_out, error) : NULL;
-  if (*held_out == NULL)
-    return FALSE;
-  g_set_object (dataset, kept);
-  return TRUE;
-}
-
-/* The last part of the data, to measure on, and the rest, to train with. */
-static gboolean
-split (OrtrainDataset **dataset, OrtrainDataset **held_out, double fraction, GError **error)
-{
-  const guint64 n = ortrain_dataset_get_length (*dataset), n_out = (guint64) ((double) n * fraction), kept = n - n_out;
-  if (kept == 0 || kept == n)
-    {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
-                   "--validation-split %g of %" G_GUINT64_FORMAT " items leaves nothing to %s", fraction, n,
-                   kept == 0 ? "train with" : "measure on");
-      return FALSE;
-    }
-  if (ORTRAIN_IS_IMAGE_FOLDER (*dataset))
-    return split_folder (dataset, held_out, fraction, error);
-  OrtrainTensorDataset *all = ORTRAIN_TENSOR_DATASET (*dataset);
-  g_autoptr (OrtrainDataset) first = ortrain_tensor_dataset_slice (all, 0, kept, error);
-  if (first == NULL)
-    return FALSE;
-  *held_out = ortrain_tensor_dataset_slice (all, kept, n, error);
-  if (*held_out == NULL)
-    return FALSE;
-  g_set_object (dataset, first);
-  return TRUE;
-}
-
 static gboolean
 check_writable (const char *path, GError **error)
 {
@@ -231,16 +186,6 @@ default_checkpoint (const char *model)
   if (g_str_has_suffix (name, ".onnx") && strlen (name) > strlen (".onnx"))
     name[strlen (name) - strlen (".onnx")] = '\0';
   return g_strconcat (name, ".checkpoint", NULL);
-}
-
-static OrtrainDataset *
-open_data (const char *path, OrtrainModel *model, const char *target, OrtrainCsvFormat *format,
-           const ImageSettings *images, GError **error)
-{
-  if (g_file_test (path, G_FILE_TEST_IS_DIR))
-    return image_open_folder (path, ortrain_model_get_file_graph (model), target, images, format, error);
-  return command_is_table (path) ? ortrain_tensor_dataset_new_from_csv (path, format, error)
-                                 : command_open_dataset (path, model, target, error);
 }
 
 static gboolean
@@ -376,10 +321,12 @@ run (int argc, char *argv[])
   g_autofree char *again = make_command (argc, argv);
   g_autofree char *data = NULL, *validation = NULL, *output = NULL, *target = NULL, *loss_kind = NULL,
                   *optimizer_name = NULL, *optimizer_state = NULL;
-  g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL, *header = NULL, *classes = NULL;
-  g_auto (GStrv) trainable = NULL, frozen = NULL, logs = NULL, metrics = NULL;
+  g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL;
+  g_auto (TableSettings) table = { 0 };
+  g_auto (GStrv) trainable = NULL, frozen = NULL, logs = NULL, metrics = NULL, inputs = NULL;
   g_autofree char *monitor_text = NULL;
-  gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
+  gint epochs = 1, threads = 0, patience = 0;
+  TrainBatches batches = { .batch_size = G_MININT };
   g_autofree char *provider = NULL, *precision = NULL, *budget = NULL, *arena = NULL, *offload = NULL,
                   *offload_folder = NULL;
   gint64 seed = G_MININT64;
@@ -410,9 +357,10 @@ run (int argc, char *argv[])
     { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output that the loss is on (the first)", "NAME" },
     { "target", 0, 0, G_OPTION_ARG_STRING, &target,
       "What it should be, in the data (labels; of a table, else the last column)", "NAME" },
-    { "header", 0, 0, G_OPTION_ARG_STRING, &header,
-      "Whether a table begins with the names of its columns: yes, no, auto (auto)", "WORD" },
-    { "classes", 0, 0, G_OPTION_ARG_FILENAME, &classes,
+    { "input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &inputs,
+      "An input that all items share, as it has no dimension for the batch, from a NumPy file", "NAME=FILE.npy" },
+    TABLE_ENTRIES (table),
+    { "classes", 0, 0, G_OPTION_ARG_FILENAME, &table.classes,
       "Classes of a table or a folder, by their numbers (those of --data, sorted)", "FILE.json" },
     { "standardize", 0, 0, G_OPTION_ARG_NONE, &standardize,
       "Have the model subtract the mean of each feature and divide by its deviation, both of --data", NULL },
@@ -423,7 +371,8 @@ run (int argc, char *argv[])
     { "options", 0, 0, G_OPTION_ARG_FILENAME, &options_path, "Options of training; what else is given here counts more",
       "FILE.json" },
     { "epochs", 0, 0, G_OPTION_ARG_INT, &epochs, "Passes over the data (1)", "N" },
-    { "batch-size", 0, 0, G_OPTION_ARG_INT, &batch_size, "Items a step (64)", "N" },
+    { "batch-size", 0, 0, G_OPTION_ARG_INT, &batches.batch_size, "Items a step (64, or what the model takes)", "N" },
+    { "drop-last", 0, 0, G_OPTION_ARG_NONE, &batches.drop_last, "Leave out a last batch that is not full", NULL },
     { "optimizer", 0, 0, G_OPTION_ARG_STRING, &optimizer_name, "sgd, momentum, adam, adamw, lamb, adagrad (adamw)",
       "NAME" },
     { "optimizer-state", 0, 0, G_OPTION_ARG_STRING, &optimizer_state, "f32, int8 (f32)", "NAME" },
@@ -480,7 +429,7 @@ run (int argc, char *argv[])
     return status;
   if (data == NULL)
     return command_usage (&command_train, "--data is missing");
-  if (epochs < 1 || batch_size < 1 || threads < 0 || patience < 0)
+  if (epochs < 1 || (batches.batch_size < 1 && batches.batch_size != G_MININT) || threads < 0 || patience < 0)
     return command_usage (&command_train,
                           "--epochs and --batch-size are at least 1, --threads and --patience at least 0");
   if (!isfinite (learning_rate) || (learning_rate < 0 && learning_rate > NOT_GIVEN) || isinf (max_grad_norm) ||
@@ -508,6 +457,7 @@ run (int argc, char *argv[])
     g_set_print_handler (print_error);
   if (seed < 0 && seed != G_MININT64)
     return command_usage (&command_train, "--seed is at least 0");
+  batches.batch_size = MAX (batches.batch_size, 0);
   const gboolean asked = checkpoint != NULL;
   if (!asked)
     checkpoint = default_checkpoint (argv[1]);
@@ -603,22 +553,28 @@ run (int argc, char *argv[])
     ortrain_training_options_set_frozen (options, (const char *const *) frozen);
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
   if (session == NULL)
-    return command_fail (error);
+    {
+      command_explain_loss (error);
+      return command_fail (error);
+    }
 
   const char *wanted =
       ORTRAIN_IS_OUTPUT_LOSS (loss) ? NULL : target; /* the output is the loss: nothing to hold it against */
   /* The types of a table are those of the model and the loss: the training graph has both as inputs. The first file
    * decides the classes of the second. */
-  g_auto (GStrv) columns = command_split_columns (given_target);
+  g_auto (GStrv) columns = data_split_columns (given_target);
   g_autoptr (OrtrainCsvFormat) format = ortrain_csv_format_new_for_graph (
       ortrain_training_session_get_training_graph (session), (const char *const *) columns);
   g_autofree char *kept_classes = g_build_filename (checkpoint, "classes.json", NULL);
-  const gboolean goes_on = resume && classes == NULL && g_file_test (kept_classes, G_FILE_TEST_EXISTS);
-  if (!command_set_table (format, header, goes_on ? kept_classes : classes, &error))
+  const gboolean goes_on = resume && table.classes == NULL && g_file_test (kept_classes, G_FILE_TEST_EXISTS);
+  g_autoptr (OrtrainTensorDict) shared = data_read_shared (ortrain_model_get_file_graph (model), inputs, &error);
+  if (shared == NULL || !data_set_table (format, &table, goes_on ? kept_classes : table.classes, &error))
     return command_fail (error);
-  g_autoptr (OrtrainDataset) dataset = open_data (data, model, wanted, format, &images, &error);
+  g_autoptr (OrtrainDataset) dataset = train_data_open (data, model, wanted, format, &images, shared, &error);
   g_autoptr (OrtrainDataset) held_out =
-      dataset != NULL && validation != NULL ? open_data (validation, model, wanted, format, &images, &error) : NULL;
+      dataset != NULL && validation != NULL
+          ? train_data_open (validation, model, wanted, format, &images, shared, &error)
+          : NULL;
   if (error != NULL)
     return command_fail (error);
   if (ortrain_dataset_get_length (dataset) == 0)
@@ -626,7 +582,7 @@ run (int argc, char *argv[])
       g_set_error (&error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s has no items", data);
       return command_fail (error);
     }
-  if (validation_split > 0 && !split (&dataset, &held_out, validation_split, &error))
+  if (validation_split > 0 && !train_data_split (&dataset, &held_out, validation_split, &error))
     return command_fail (error);
   if (standardize && kept == NULL)
     {
@@ -653,10 +609,12 @@ run (int argc, char *argv[])
   if (asked && ortrain_csv_format_get_classes (format) != NULL &&
       !ortrain_csv_format_save_classes (format, kept_classes, &error))
     return command_fail (error);
-  const guint64 n_batches = (ortrain_dataset_get_length (dataset) + (guint) batch_size - 1) / (guint) batch_size;
+  if (!train_data_choose_batches (&batches, model, ortrain_loss_get_output (loss), dataset, held_out, &error))
+    return command_fail (error);
+  const guint64 n_batches = train_data_count_batches (&batches, dataset);
   const guint n_together = ortrain_training_options_get_accumulation_steps (options);
   const guint64 n_updates = (n_batches + n_together - 1) / n_together;
-  const guint64 items = (guint64) batch_size * n_together;
+  const guint64 items = (guint64) batches.batch_size * n_together;
   if (continues && !train_schedule_check_items (schedule_name, checkpoint, items, &error))
     return command_fail (error);
   train_schedule_keep_items (session, items);
@@ -676,7 +634,9 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
   ortrain_trainer_set_epochs (trainer, (guint) epochs);
   ortrain_trainer_set_show_progress (trainer, ORTRAIN_SHOW_PROGRESS_NEVER); /* it is shown here, between other lines */
-  ortrain_trainer_set_batch_size (trainer, (guint) batch_size);
+  ortrain_trainer_set_batch_size (trainer, (guint) batches.batch_size);
+  ortrain_trainer_set_drop_last (trainer, batches.drop_last);
+  ortrain_trainer_set_shared_inputs (trainer, shared);
   ortrain_trainer_set_shuffle (trainer, TRUE);
   ortrain_trainer_set_seed (trainer, ortrain_training_options_get_seed (options));
   ortrain_trainer_set_validation (trainer, held_out);
@@ -751,7 +711,7 @@ run (int argc, char *argv[])
       g_print ("Trained model: %s\n", export);
       if (ortrain_csv_format_get_classes (format) != NULL)
         {
-          g_autofree char *beside = command_classes_path (export);
+          g_autofree char *beside = data_classes_path (export);
           if (!ortrain_csv_format_save_classes (format, beside, &error))
             return command_fail (error);
           g_print ("Its classes: %s\n", beside);

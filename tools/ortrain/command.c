@@ -310,23 +310,13 @@ command_make_loss (const char *kind, const char *output, const char *target, GEr
   return NULL;
 }
 
-gboolean
-command_read_inputs (OrtrainTensorDict *feeds, char **inputs, GError **error)
+void
+command_explain_loss (GError *error)
 {
-  for (guint i = 0; inputs != NULL && inputs[i] != NULL; i++)
-    {
-      g_auto (GStrv) parts = g_strsplit (inputs[i], "=", 2);
-      if (parts[0] == NULL || parts[1] == NULL)
-        {
-          g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "'%s' is not NAME=FILE.npy", inputs[i]);
-          return FALSE;
-        }
-      g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_from_npy (parts[1], error);
-      if (tensor == NULL)
-        return FALSE;
-      ortrain_tensor_dict_set (feeds, parts[0], tensor);
-    }
-  return TRUE;
+  if (strstr (error->message, "Loss on output") == NULL)
+    return;
+  g_autofree char *message = g_steal_pointer (&error->message);
+  error->message = g_strconcat (message, "; --loss KIND chooses another loss, --output NAME another output", NULL);
 }
 
 const char *
@@ -334,94 +324,6 @@ command_first_name (GListModel *values)
 {
   g_autoptr (OrtrainValue) value = g_list_model_get_item (values, 0);
   return value != NULL ? ortrain_value_get_name (value) : NULL;
-}
-
-/* Takes the tensor of a name over from an archive. */
-static gboolean
-take_array (OrtrainTensorDict *from, const char *name, OrtrainTensorDict *to, const char *path, GError **error)
-{
-  OrtrainTensor *tensor = ortrain_tensor_dict_get (from, name);
-  if (tensor == NULL)
-    {
-      g_auto (GStrv) names = ortrain_tensor_dict_get_names (from);
-      g_autofree char *list = g_strjoinv ("', '", names);
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "%s has no array '%s'; it has '%s'", path,
-                   ortrain_text_show (name), ortrain_text_show_list (list));
-      return FALSE;
-    }
-  ortrain_tensor_dict_set (to, name, tensor);
-  return TRUE;
-}
-
-static OrtrainDataset *
-open_archive (const char *path, OrtrainGraph *graph, const char *target, GError **error)
-{
-  g_autoptr (OrtrainTensorDict) all = ortrain_tensor_dict_new_from_npz (path, error);
-  g_autoptr (OrtrainTensorDict) used = ortrain_tensor_dict_new ();
-  GListModel *inputs = ortrain_graph_get_inputs (graph);
-  if (all == NULL)
-    return NULL;
-  for (guint i = 0; i < g_list_model_get_n_items (inputs); i++)
-    {
-      g_autoptr (OrtrainValue) value = g_list_model_get_item (inputs, i);
-      if (!take_array (all, ortrain_value_get_name (value), used, path, error))
-        return NULL;
-    }
-  if (target != NULL && !take_array (all, target, used, path, error))
-    return NULL;
-  return ortrain_tensor_dataset_new (used, error);
-}
-
-/* ---- tables ---- */
-
-gboolean
-command_is_table (const char *path)
-{
-  g_autofree char *lower = g_ascii_strdown (path, -1);
-  return g_str_has_suffix (lower, ".csv");
-}
-
-char **
-command_split_columns (const char *target)
-{
-  return target != NULL ? g_strsplit (target, ",", -1) : NULL;
-}
-
-gboolean
-command_set_table (OrtrainCsvFormat *format, const char *header, const char *classes, GError **error)
-{
-  if (header == NULL || g_str_equal (header, "auto"))
-    ortrain_csv_format_set_header (format, ORTRAIN_CSV_HEADER_AUTO);
-  else if (g_str_equal (header, "yes"))
-    ortrain_csv_format_set_header (format, ORTRAIN_CSV_HEADER_YES);
-  else if (g_str_equal (header, "no"))
-    ortrain_csv_format_set_header (format, ORTRAIN_CSV_HEADER_NO);
-  else
-    {
-      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--header takes yes, no or auto, not '%s'", header);
-      return FALSE;
-    }
-  return classes == NULL || ortrain_csv_format_load_classes (format, classes, error);
-}
-
-char *
-command_classes_path (const char *model)
-{
-  gsize length = strlen (model);
-  if (g_str_has_suffix (model, ".onnx"))
-    length -= strlen (".onnx");
-  return g_strdup_printf ("%.*s.classes.json", (int) length, model);
-}
-
-OrtrainDataset *
-command_open_dataset (const char *path, OrtrainModel *model, const char *target, GError **error)
-{
-  OrtrainGraph *graph = ortrain_model_get_file_graph (model);
-  g_auto (GStrv) parts = g_strsplit (path, ",", 2);
-  if (parts[0] == NULL || parts[1] == NULL)
-    return open_archive (path, graph, target, error);
-  return ortrain_tensor_dataset_new_from_idx (parts[0], parts[1], command_first_name (ortrain_graph_get_inputs (graph)),
-                                              target != NULL ? target : "labels", error);
 }
 
 void

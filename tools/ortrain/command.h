@@ -65,23 +65,20 @@ gboolean command_set_recompute (OrtrainTrainingOptions *options, gint level, con
 char *command_make_recompute_report (OrtrainTrainingSession *session, OrtrainTensorDict *feeds, OrtrainMemoryPlan *plan,
                                      const char *form, GError **error);
 OrtrainLoss *command_make_loss (const char *kind, const char *output, const char *target, GError **error);
-/* FILE.npz, or IMAGES.idx[.gz],LABELS.idx[.gz]: the images get the name of the model's first input. An archive may have
- * more than the inputs and the target (NULL: none), but no less. */
-OrtrainDataset *command_open_dataset (const char *path, OrtrainModel *model, const char *target, GError **error);
-/* Tables: FILE.csv. The columns of the target are what --target says, joined by commas; header: yes, no, auto or NULL;
- * classes: a file of them, or NULL. */
-gboolean command_is_table (const char *path);
-char **command_split_columns (const char *target);
-gboolean command_set_table (OrtrainCsvFormat *format, const char *header, const char *classes, GError **error);
-/* Where the classes of a model stand: "trained.classes.json" for trained.onnx. */
-char *command_classes_path (const char *model);
+/* For the error of a session whose loss nobody has chosen: adds the options that choose another one. */
+void command_explain_loss (GError *error);
+/* The names of the dimensions of a value, as `info` prints them: "3", "batch", "?1". NULL where the rank is not known. */
+char **command_split_shape (OrtrainValue *value);
+/* name → whether the size is that of the batch: the dimension stands first in an input, and never behind another one */
+GHashTable *command_find_open_dims (GListModel *inputs);
 /* Sizes for what the shapes of a model's inputs leave open. */
 typedef struct
 {
   gint batch; /* of the dimensions that stand first; 0: the default, or what the model takes */
   gint default_batch;
-  gint seq;    /* of the others; 0: 64, or the first size that the model takes */
-  char **dims; /* "NAME=SIZE" each, for single dimensions; or NULL */
+  gint seq;       /* of the others; 0: 64, or the first size that the model takes */
+  char **dims;    /* "NAME=SIZE" each, for single dimensions; or NULL */
+  gboolean plans; /* the feeds are planned with, and never run */
 } CommandSizes;
 
 /* Random feeds for the inputs of the session's model and for one target, in sizes for which the session has a plan. Those
@@ -90,6 +87,4 @@ OrtrainTensorDict *command_random_feeds (OrtrainTrainingSession *session, const 
                                          CommandSizes *sizes, OrtrainMemoryPlan **plan, GError **error);
 /* One parameter that the file holds twice is trained as one, as PyTorch does; tell: and that is said. */
 void command_tie_equal (OrtrainModel *model, OrtrainTrainingOptions *options, gboolean tell);
-/* NAME=FILE.npy each: added to the feeds. */
-gboolean command_read_inputs (OrtrainTensorDict *feeds, char **inputs, GError **error);
 const char *command_first_name (GListModel *values); /* of the first OrtrainValue; owned by it */

@@ -26,6 +26,7 @@ typedef struct
 {
   OrtrainMemoryPlan *whole;  /* without a budget */
   OrtrainMemoryPlan *within; /* the budget; NULL: none fits */
+  GError *error;             /* why there is neither, or NULL */
 } Row;
 
 static void
@@ -34,6 +35,7 @@ row_clear (gpointer data)
   Row *row = data;
   g_clear_object (&row->whole);
   g_clear_object (&row->within);
+  g_clear_error (&row->error);
 }
 
 static double
@@ -55,6 +57,11 @@ print_text (GArray *batches, GArray *rows, guint64 budget, gint64 most)
   for (guint i = 0; i < batches->len; i++)
     {
       const Row *row = &g_array_index (rows, Row, i);
+      if (row->error != NULL)
+        {
+          g_print ("%8" G_GINT64_FORMAT "  impossible: %s\n", g_array_index (batches, gint64, i), row->error->message);
+          continue;
+        }
       g_autofree char *peak = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (row->whole));
       g_autofree char *arena = ortrain_format_bytes (ortrain_memory_plan_get_arena_bytes (row->whole));
       g_autofree char *fitted =
@@ -66,7 +73,7 @@ print_text (GArray *batches, GArray *rows, guint64 budget, gint64 most)
         g_print ("  %9u  %7.1f %%", ortrain_memory_plan_get_n_recomputed_steps (row->within), 100 * more_work (row));
       g_print ("\n");
     }
-  if (budget > 0)
+  if (budget > 0 && most >= 0)
     g_print ("The largest batch within %s: %" G_GINT64_FORMAT "\n", allowed, most);
 }
 
@@ -83,6 +90,13 @@ print_json (GArray *batches, GArray *rows, guint64 budget, gint64 most)
       json_builder_begin_object (builder);
       json_builder_set_member_name (builder, "batch");
       json_builder_add_int_value (builder, g_array_index (batches, gint64, i));
+      if (row->error != NULL)
+        {
+          json_builder_set_member_name (builder, "error");
+          json_builder_add_string_value (builder, row->error->message);
+          json_builder_end_object (builder);
+          continue;
+        }
       json_builder_set_member_name (builder, "peak_bytes");
       json_builder_add_int_value (builder, (gint64) ortrain_memory_plan_get_peak_bytes (row->whole));
       json_builder_set_member_name (builder, "arena_bytes");
@@ -103,8 +117,11 @@ print_json (GArray *batches, GArray *rows, guint64 budget, gint64 most)
     {
       json_builder_set_member_name (builder, "budget_bytes");
       json_builder_add_int_value (builder, (gint64) MIN (budget, G_MAXINT64));
-      json_builder_set_member_name (builder, "max_batch");
-      json_builder_add_int_value (builder, most);
+      if (most >= 0)
+        {
+          json_builder_set_member_name (builder, "max_batch");
+          json_builder_add_int_value (builder, most);
+        }
     }
   json_builder_end_object (builder);
   command_print_json (builder);
@@ -115,16 +132,17 @@ plan_batches_print (OrtrainTrainingSession *session, OrtrainTensorDict *feeds, G
                     gboolean json, GError **error)
 {
   g_autoptr (GArray) rows = g_array_new (FALSE, TRUE, sizeof (Row));
-  gint64 most = 0;
+  gint64 most = -1;
+  gboolean any = FALSE;
   g_array_set_clear_func (rows, row_clear);
   for (guint i = 0; i < batches->len; i++)
     {
       const gint64 batch = g_array_index (batches, gint64, i);
       g_autoptr (GError) local_error = NULL;
-      Row row = { .whole = ortrain_training_session_plan_batch (session, feeds, batch, 0, error) };
-      if (row.whole == NULL)
-        return FALSE;
-      if (budget > 0)
+      Row row = { 0 };
+      row.whole = ortrain_training_session_plan_batch (session, feeds, batch, 0, &row.error);
+      any = any || row.whole != NULL;
+      if (row.whole != NULL && budget > 0)
         row.within = ortrain_training_session_plan_batch (session, feeds, batch, budget, &local_error);
       g_array_append_val (rows, row);
       if (local_error != NULL && !g_error_matches (local_error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET))
@@ -133,11 +151,19 @@ plan_batches_print (OrtrainTrainingSession *session, OrtrainTensorDict *feeds, G
           return FALSE;
         }
     }
-  if (budget > 0 && (most = ortrain_training_session_max_batch (session, feeds, budget, error)) < 0)
-    return FALSE;
+  if (!any)
+    {
+      g_propagate_error (error, g_steal_pointer (&g_array_index (rows, Row, 0).error));
+      return FALSE;
+    }
+  g_autoptr (GError) unknown = NULL;
+  if (budget > 0)
+    most = ortrain_training_session_max_batch (session, feeds, budget, &unknown);
   if (json)
     print_json (batches, rows, budget, most);
   else
     print_text (batches, rows, budget, most);
+  if (unknown != NULL)
+    g_printerr ("ortrain: The largest batch is not known: %s\n", unknown->message);
   return TRUE;
 }

@@ -13,6 +13,8 @@ plan_settings_clear (PlanSettings *self)
   g_free (self->budget_text);
   g_free (self->config);
   g_free (self->offload);
+  g_free (self->output);
+  g_free (self->loss);
   g_strfreev (self->dims);
   g_clear_pointer (&self->batches, g_array_unref);
 }
@@ -45,10 +47,12 @@ planned_make (Planned *self, const char *path, const PlanSettings *settings, GEr
   self->model = ortrain_model_new_from_file (path, error);
   if (self->model == NULL)
     return FALSE;
-  const char *output = command_first_name (ortrain_graph_get_outputs (ortrain_model_get_file_graph (self->model)));
+  const char *output = settings->output;
+  if (output == NULL)
+    output = command_first_name (ortrain_graph_get_outputs (ortrain_model_get_file_graph (self->model)));
+  const char *kind = settings->loss != NULL ? settings->loss : "cross-entropy";
   g_autoptr (OrtrainOptimizer) optimizer = command_make_optimizer (NULL, 1e-3, settings->state, error);
-  g_autoptr (OrtrainLoss) loss =
-      optimizer != NULL ? command_make_loss ("cross-entropy", output, "plan.target", error) : NULL;
+  g_autoptr (OrtrainLoss) loss = optimizer != NULL ? command_make_loss (kind, output, "plan.target", error) : NULL;
   if (loss == NULL)
     return FALSE;
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
@@ -68,15 +72,28 @@ planned_make (Planned *self, const char *path, const PlanSettings *settings, GEr
     return FALSE;
   if (!command_set_recompute (options, settings->level, settings->config, error))
     return FALSE;
-  self->session = ortrain_training_session_new (self->model, options, error);
+  g_autoptr (GError) failure = NULL;
+  self->session = ortrain_training_session_new (self->model, options, &failure);
   if (self->session == NULL)
-    return FALSE;
-  CommandSizes sizes = {
-    .batch = settings->batches != NULL ? (gint) g_array_index (settings->batches, gint64, 0) : 0,
-    .default_batch = 1,
-    .seq = MAX (settings->seq, 0),
-    .dims = settings->dims,
-  };
-  self->feeds = command_random_feeds (self->session, output, "plan.target", &sizes, &self->plan, error);
+    {
+      command_explain_loss (failure);
+      g_propagate_error (error, g_steal_pointer (&failure));
+      return FALSE;
+    }
+  const guint n = settings->batches != NULL ? settings->batches->len : 1;
+  for (guint i = 0; i < n && self->plan == NULL; i++)
+    {
+      CommandSizes sizes = {
+        .batch = settings->batches != NULL ? (gint) g_array_index (settings->batches, gint64, i) : 0,
+        .default_batch = 1,
+        .seq = MAX (settings->seq, 0),
+        .dims = settings->dims,
+        .plans = TRUE,
+      };
+      self->feeds = command_random_feeds (self->session, output, "plan.target", &sizes, &self->plan,
+                                          failure == NULL ? &failure : NULL);
+    }
+  if (self->plan == NULL)
+    g_propagate_error (error, g_steal_pointer (&failure));
   return self->plan != NULL;
 }

@@ -6,7 +6,7 @@
 /* What decides a plan of training a model, from the command line. */
 typedef struct
 {
-  char *batch, *immediate, *precision, *state, *budget_text, *config, *offload; /* as typed, or NULL */
+  char *batch, *immediate, *precision, *state, *budget_text, *config, *offload, *output, *loss; /* as typed, or NULL */
   char **dims;
   gint seq, level; /* G_MININT, -1: not given */
   GArray *batches; /* of gint64, from batch; or NULL */
@@ -34,6 +34,14 @@ typedef struct
         "N" },                                                                                                         \
       { "dim",      0, 0, G_OPTION_ARG_STRING_ARRAY, &(settings).dims, "Size of one dimension that is not a number",   \
         "NAME=SIZE" },                                                                                                 \
+      { "output", 0, 0, G_OPTION_ARG_STRING, &(settings).output, "Output that the loss is on (the first)", "NAME" },   \
+      { "loss",                                                                                                        \
+        0,                                                                                                             \
+        0,                                                                                                             \
+        G_OPTION_ARG_STRING,                                                                                           \
+        &(settings).loss,                                                                                              \
+        "cross-entropy, mse, l1, huber, bce-with-logits, nll, output (cross-entropy)",                                 \
+        "KIND" },                                                                                                      \
       { "immediate-updates",                                                                                           \
         0,                                                                                                             \
         0,                                                                                                             \
@@ -82,7 +90,7 @@ typedef struct
   OrtrainMemoryPlan *plan;
 } Planned;
 
-/* The plan that `ortrain train` has with AdamW and cross entropy on the first output, for the first batch. */
+/* The plan that `ortrain train` has with AdamW, for the first batch; of several, for the first that the model takes. */
 gboolean planned_make (Planned *self, const char *path, const PlanSettings *settings, GError **error);
 void planned_clear (Planned *self);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Planned, planned_clear)

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Small, quick and the same everywhere; only for benchmarks. */
 typedef struct
@@ -51,41 +52,106 @@ next_integer (Random *random, IntegerRange range)
              : range.least;
 }
 
+/* Memory that nobody reads, as a rule: pages of zeros, which take none. */
+typedef struct
+{
+  gpointer address;
+  gsize n_bytes;
+} Zeros;
+
+static void
+zeros_free (gpointer data)
+{
+  Zeros *zeros = data;
+  munmap (zeros->address, zeros->n_bytes);
+  g_free (zeros);
+}
+
 static OrtrainTensor *
-make_tensor (OrtrainDType dtype, const gint64 *dims, gsize rank, IntegerRange range, Random *random, GError **error)
+make_zeros (OrtrainDType dtype, const gint64 *dims, gsize rank, gsize n_bytes, GError **error)
+{
+  gpointer address = mmap (NULL, n_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  g_auto (GValue) owner = G_VALUE_INIT;
+  if (address == MAP_FAILED)
+    {
+      g_autofree char *size = ortrain_format_bytes (n_bytes);
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
+                   "An input would have %s, which is more than can be addressed; choose smaller sizes", size);
+      return NULL;
+    }
+  Zeros *zeros = g_new (Zeros, 1);
+  *zeros = (Zeros){ address, n_bytes };
+  g_value_init (&owner, G_TYPE_BYTES);
+  g_value_take_boxed (&owner, g_bytes_new_with_free_func (address, n_bytes, zeros_free, zeros));
+  return ortrain_tensor_new_for_address (dtype, dims, rank, (gsize) address, FALSE, &owner, error);
+}
+
+/* The memory of the host that is free. */
+static guint64
+get_available_memory (void)
+{
+  g_autoptr (GListModel) devices = ortrain_device_list ();
+  g_autoptr (OrtrainDevice) host = g_list_model_get_item (devices, 0);
+  return host != NULL ? ortrain_device_get_available_memory (host) : G_MAXUINT64;
+}
+
+static gboolean
+refuse_size (guint64 n_bytes, GError **error)
+{
+  g_autofree char *size = ortrain_format_bytes (n_bytes), *free_size = ortrain_format_bytes (get_available_memory ());
+  g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY,
+               "An input of these sizes needs %s of memory, and %s are available; choose smaller sizes", size,
+               free_size);
+  return FALSE;
+}
+
+/* What is only planned with is small, or has no contents. */
+#define MAX_PLANNED_BYTES (1 << 20)
+
+static OrtrainTensor *
+make_tensor (OrtrainDType dtype, const gint64 *dims, gsize rank, IntegerRange range, gboolean plans, Random *random,
+             GError **error)
 {
   gsize n = 1;
   g_autoptr (OrtrainTensor) tensor = NULL;
   for (gsize i = 0; i < rank; i++)
-    if (!g_size_checked_mul (&n, n, (gsize) dims[i]) || n > G_MAXSIZE / 16)
+    if (!g_size_checked_mul (&n, n, (gsize) dims[i]) || n > G_MAXSIZE / 64)
       {
         g_set_error_literal (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
                              "The inputs would have more elements than can be addressed; choose smaller sizes");
         return NULL;
       }
-  if (!ortrain_dtype_is_floating (dtype))
+  const gsize n_bytes = n * ortrain_dtype_get_size (dtype);
+  if (plans && n_bytes > MAX_PLANNED_BYTES)
+    return make_zeros (dtype, dims, rank, n_bytes, error);
+  /* the numbers, and their copy in the tensor */
+  const gsize taken = n * (ortrain_dtype_is_floating (dtype) ? sizeof (float) : sizeof (gint64));
+  if (taken + n_bytes > MAX_PLANNED_BYTES && taken + n_bytes > get_available_memory ())
     {
-      g_autofree gint64 *ints = g_new (gint64, n + 1);
-      for (gsize i = 0; i < n; i++)
-        ints[i] = next_integer (random, range);
-      tensor = ortrain_tensor_new_ints (dims, rank, ints, n, error);
+      refuse_size (taken + n_bytes, error);
+      return NULL;
     }
-  else
+  g_autofree gint64 *ints = ortrain_dtype_is_floating (dtype) ? NULL : g_try_new (gint64, n + 1);
+  g_autofree float *floats = ortrain_dtype_is_floating (dtype) ? g_try_new (float, n + 1) : NULL;
+  if (ints == NULL && floats == NULL)
     {
-      g_autofree float *floats = g_new (float, n + 1);
-      for (gsize i = 0; i < n; i++)
-        floats[i] = next_normal (random);
-      tensor = ortrain_tensor_new_floats (dims, rank, floats, n, error);
+      refuse_size (taken + n_bytes, error);
+      return NULL;
     }
+  for (gsize i = 0; ints != NULL && i < n; i++)
+    ints[i] = next_integer (random, range);
+  for (gsize i = 0; floats != NULL && i < n; i++)
+    floats[i] = next_normal (random);
+  tensor = ints != NULL ? ortrain_tensor_new_ints (dims, rank, ints, n, error)
+                        : ortrain_tensor_new_floats (dims, rank, floats, n, error);
   return tensor == NULL || ortrain_tensor_get_dtype (tensor) == dtype ? g_steal_pointer (&tensor)
                                                                       : ortrain_tensor_cast (tensor, dtype, error);
 }
 
 /* ---- sizes ---- */
 
-/* The names of the dimensions of a value, as `info` prints them: "3", "batch", "?1". NULL where the rank is not known. */
-static char **
-split_shape (OrtrainValue *value)
+char **
+command_split_shape (OrtrainValue *value)
 {
   g_autofree char *text = ortrain_value_get_shape_string (value);
   const gsize length = strlen (text);
@@ -99,15 +165,14 @@ split_shape (OrtrainValue *value)
   return NULL;
 }
 
-/* name → whether the size is that of the batch: the dimension stands first in an input, and never behind another one */
-static GHashTable *
-find_open_dims (GListModel *inputs)
+GHashTable *
+command_find_open_dims (GListModel *inputs)
 {
   GHashTable *open = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   for (guint i = 0; i < g_list_model_get_n_items (inputs); i++)
     {
       g_autoptr (OrtrainValue) value = g_list_model_get_item (inputs, i);
-      g_auto (GStrv) names = split_shape (value);
+      g_auto (GStrv) names = command_split_shape (value);
       for (guint k = 0; names != NULL && names[k] != NULL; k++)
         {
           if (ortrain_value_get_dim (value, k) >= 0)
@@ -161,13 +226,14 @@ typedef struct
   const char *output, *target;
   GHashTable *open;  /* name → is the batch */
   GHashTable *given; /* name → size, from --dim */
+  gboolean plans;    /* of most inputs, only the shapes matter */
 } Search;
 
-/* [rank]: numbers stay, for the rest see find_open_dims. */
+/* [rank]: numbers stay, for the rest see command_find_open_dims. */
 static gsize
 fill_dims (const Search *search, OrtrainValue *value, gint64 batch, gint64 seq, gint64 *dims)
 {
-  g_auto (GStrv) names = split_shape (value);
+  g_auto (GStrv) names = command_split_shape (value);
   const gint rank = MIN (ortrain_value_get_rank (value), 16);
   for (gint i = 0; i < rank; i++)
     {
@@ -191,8 +257,8 @@ make_inputs (const Search *search, gint64 batch, gint64 seq, Random *random, GEr
       g_autoptr (OrtrainValue) value = g_list_model_get_item (search->inputs, i);
       const char *name = ortrain_value_get_name (value);
       gsize rank = fill_dims (search, value, batch, seq, dims);
-      g_autoptr (OrtrainTensor) tensor =
-          make_tensor (ortrain_value_get_dtype (value), dims, rank, find_range (search->model, name), random, error);
+      g_autoptr (OrtrainTensor) tensor = make_tensor (ortrain_value_get_dtype (value), dims, rank,
+                                                      find_range (search->model, name), search->plans, random, error);
       if (tensor == NULL)
         return NULL;
       ortrain_tensor_dict_set (feeds, name, tensor);
@@ -219,7 +285,7 @@ add_target (const Search *search, OrtrainTensorDict *inputs, const gint64 *dims,
       return NULL;
     }
   const IntegerRange range = { 0, classes ? dims[rank - 1] - 1 : 0 };
-  g_autoptr (OrtrainTensor) tensor = make_tensor (dtype, dims, rank - classes, range, random, error);
+  g_autoptr (OrtrainTensor) tensor = make_tensor (dtype, dims, rank - classes, range, search->plans, random, error);
   if (tensor == NULL)
     return NULL;
   OrtrainTensorDict *feeds = ortrain_tensor_dict_new ();
@@ -242,11 +308,31 @@ fill_output_dims (const Search *search, gint64 batch, gint64 seq, gint64 *dims, 
       *known = FALSE;
       return 0;
     }
-  g_auto (GStrv) names = split_shape (output);
+  g_auto (GStrv) names = command_split_shape (output);
   *known = names != NULL || ortrain_value_get_rank (output) == 0;
   for (guint i = 0; names != NULL && names[i] != NULL; i++)
     *known = *known && (ortrain_value_get_dim (output, i) >= 0 || g_hash_table_contains (search->open, names[i]));
   return fill_dims (search, output, batch, seq, dims);
+}
+
+/* What is searched stays small: a model of images does not get pictures of 16384 × 16384. */
+#define MAX_SEARCHED_ELEMENTS (1 << 23)
+
+static gboolean
+is_small (const Search *search, gint64 batch, gint64 seq)
+{
+  gint64 dims[16];
+  for (guint i = 0; i < g_list_model_get_n_items (search->inputs); i++)
+    {
+      g_autoptr (OrtrainValue) value = g_list_model_get_item (search->inputs, i);
+      gsize rank = fill_dims (search, value, batch, seq, dims);
+      double n = 1;
+      for (gsize k = 0; k < rank; k++)
+        n *= (double) dims[k];
+      if (n > MAX_SEARCHED_ELEMENTS)
+        return FALSE;
+    }
+  return TRUE;
 }
 
 static OrtrainTensorDict *
@@ -273,6 +359,14 @@ try_sizes (const Search *search, gint64 batch, gint64 seq, OrtrainMemoryPlan **p
         }
     }
   /* A forward pass says which shape the output really has, or what is wrong with the sizes. */
+  if (search->plans && !is_small (search, batch, seq))
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
+                   "The shape of output '%s' has to be found out by running the model, for which the inputs are too "
+                   "large; plan with smaller sizes",
+                   search->output);
+      return NULL;
+    }
   g_autoptr (OrtrainTensorDict) outputs = ortrain_training_session_eval_step (search->session, inputs, error);
   if (outputs == NULL)
     return NULL;
@@ -285,35 +379,15 @@ try_sizes (const Search *search, gint64 batch, gint64 seq, OrtrainMemoryPlan **p
   return *plan != NULL ? g_steal_pointer (&feeds) : NULL;
 }
 
-/* What is searched stays small: a model of images does not get pictures of 16384 × 16384. */
-#define MAX_SEARCHED_ELEMENTS (1 << 23)
-
-static gboolean
-is_small (const Search *search, gint64 batch, gint64 seq)
-{
-  gint64 dims[16];
-  for (guint i = 0; i < g_list_model_get_n_items (search->inputs); i++)
-    {
-      g_autoptr (OrtrainValue) value = g_list_model_get_item (search->inputs, i);
-      gsize rank = fill_dims (search, value, batch, seq, dims);
-      double n = 1;
-      for (gsize k = 0; k < rank; k++)
-        n *= (double) dims[k];
-      if (n > MAX_SEARCHED_ELEMENTS)
-        return FALSE;
-    }
-  return TRUE;
-}
-
 OrtrainTensorDict *
 command_random_feeds (OrtrainTrainingSession *session, const char *output, const char *target, CommandSizes *sizes,
                       OrtrainMemoryPlan **plan, GError **error)
 {
   OrtrainModel *model = ortrain_training_session_get_model (session);
   GListModel *inputs = ortrain_graph_get_inputs (ortrain_model_get_file_graph (model));
-  g_autoptr (GHashTable) open = find_open_dims (inputs);
+  g_autoptr (GHashTable) open = command_find_open_dims (inputs);
   g_autoptr (GHashTable) given = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
-  const Search search = { session, model, inputs, output, target, open, given };
+  const Search search = { session, model, inputs, output, target, open, given, sizes->plans };
   for (guint i = 0; sizes->dims != NULL && sizes->dims[i] != NULL; i++)
     if (!parse_dim (sizes->dims[i], open, given, error))
       return NULL;
@@ -343,7 +417,9 @@ command_random_feeds (OrtrainTrainingSession *session, const char *output, const
           sizes->seq = length;
           return feeds;
         }
-      if (g_error_matches (local_error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET)) /* the sizes are accepted */
+      /* the sizes are accepted, or no others would help */
+      if (g_error_matches (local_error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET) ||
+          g_error_matches (local_error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY))
         {
           g_propagate_error (error, g_steal_pointer (&local_error));
           return NULL;

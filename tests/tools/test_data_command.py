@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""The data that the `ortrain` command reads: test_data_command.py ORTRAIN."""
+import unittest
+
+from ortrain_command import (     # unittest calls setUpModule
+                             INT64, Failures, main, node, npy, npz, ortrain, path, save, setUpModule, strict, tensor, value)
+
+N = 42
+X = [i * 37 % 101 / 101 for i in range(N * 3)]
+LABELS = [i % 2 for i in range(N)]
+
+
+def write(name, data):
+    with open(path(name), "wb") as file:
+        file.write(data)
+    return name
+
+
+class Batches(Failures):
+    """Models that take batches of one size, and what is left at the end of an epoch."""
+    def setUp(self):
+        save("fixed.onnx", [node(b"MatMul", [b"x", b"w"], b"y")], [tensor(b"w", 3, 2)], [value(b"x", 4, 3)], [value(b"y", 4, 2)])
+        # the shape of the output is not in the file, and a mask has no batch
+        save("masked.onnx", [node(b"Mul", [b"x", b"mask"], b"m"), node(b"MatMul", [b"m", b"w"], b"y")], [tensor(b"w", 3, 2)],
+             [value(b"x", 5, 3), value(b"mask", 3)], [value(b"y", b"a", b"b")])
+        save("open.onnx", [node(b"MatMul", [b"x", b"w"], b"y")], [tensor(b"w", 3, 2)], [value(b"x", b"n", 3)], [value(b"y", b"n", 2)])
+        save("parts.onnx", [node(b"Reshape", [b"x", b"shape"], b"p"), node(b"MatMul", [b"p", b"w"], b"q"), node(b"Reshape", [b"q", b"back"], b"y")],
+             [tensor(b"shape", 2, ints=[-1, 12]), tensor(b"w", 12, 8), tensor(b"back", 2, ints=[-1, 2])], [value(b"x", b"n", 3)], [value(b"y", b"n", 2)])
+        npz("data.npz", x=("f", (N, 3), X), labels=("q", (N,), LABELS), mask=("f", (3,), [1, 0.5, 2]))
+
+    def test_fixed(self):
+        out, _ = ortrain("train", "fixed.onnx", "--data", "data.npz", "--epochs", "2", "--export", "out.onnx", "--validation-split", "0.25")
+        self.assertIn("32 items in batches of 4, 8 steps", out)
+        self.assertIn("Note: 2 of the 10 items to measure on are left out", out)
+        out, _ = ortrain("train", "fixed.onnx", "--data", "data.npz", "--validation", "data.npz")
+        self.assertIn("Note: 2 of the 42 items are, in each epoch, left out: the model takes batches of 4 only\n", out)
+        self.assertIn("42 items in batches of 4, 10 steps an epoch", out)
+        out, err = ortrain("eval", "out.onnx", "--data", "data.npz")
+        self.assertRegex(out, r"of 40\), loss")
+        self.assertEqual(err, "ortrain: The last 2 of 42 items are left out: the model takes batches of 4 only\n")
+        for command in (["train", "fixed.onnx"], ["eval", "fixed.onnx"]):
+            self.assertIn("batches of 4 only", ortrain(*command, "--data", "data.npz", "--batch-size", "8", status=2)[1])
+            few = npz("few.npz", x=("f", (3, 3), X[:9]), labels=("q", (3,), LABELS[:3]))
+            self.assertIn("has 3 items, but the model takes batches of 4 only", self.fails(1, *command, "--data", few))
+        self.assertIn("in batches of 5, 8 steps", ortrain("train", "masked.onnx", "--data", "data.npz")[0])
+        save("one.onnx", [node(b"MatMul", [b"x", b"w"], b"y")], [tensor(b"w", 3, 2)], [value(b"x", 1, 3)], [value(b"y", 1, 2)])
+        out, _ = ortrain("train", "one.onnx", "--data", "data.npz")
+        self.assertIn("the model takes batches of 1 only", out)
+        self.assertIn("42 steps an epoch", out)
+
+    def test_drop_last(self):
+        out, _ = ortrain("train", "open.onnx", "--data", "data.npz", "--batch-size", "8", "--drop-last")
+        self.assertIn("5 steps an epoch", out)
+        self.assertIn("Note: 2 of the 42 items are, in each epoch, left out\n", out)
+        self.assertIn("6 steps an epoch", ortrain("train", "open.onnx", "--data", "data.npz", "--batch-size", "8")[0])
+        # what cannot be computed of the rest is told with the way out
+        _, err = ortrain("train", "parts.onnx", "--data", "data.npz", "--batch-size", "8", status=1)
+        self.assertRegex(err, r"Reshape 'reshape'.*drop-last leaves it out\n$")
+        ortrain("train", "parts.onnx", "--data", "data.npz", "--batch-size", "8", "--drop-last")
+        _, err = ortrain("train", "open.onnx", "--data", "data.npz", "--batch-size", "64", "--drop-last", status=1)
+        self.assertIn("42 items, fewer than one batch of 64", err)
+
+
+class Shared(Failures):
+    """Inputs without a dimension for the batch."""
+    def setUp(self):
+        save("mask.onnx", [node(b"Mul", [b"x", b"mask"], b"m"), node(b"MatMul", [b"m", b"w"], b"y")], [tensor(b"w", 3, 2)],
+             [value(b"x", b"n", 3), value(b"mask", 3)], [value(b"y", b"n", 2)])
+        self.plain = {"x": ("f", (N, 3), [v * m for v, m in zip(X, [1, 0.5, 2] * N)]), "labels": ("q", (N,), LABELS)}
+        save("plain.onnx", [node(b"MatMul", [b"x", b"w"], b"y")], [tensor(b"w", 3, 2)], [value(b"x", b"n", 3)], [value(b"y", b"n", 2)])
+        ortrain("train", "plain.onnx", "--data", npz("plain.npz", **self.plain), "--epochs", "3", "--log", "plain.csv", "--threads", "1")
+        self.expected = self.losses("plain.csv")
+        self.data = {"x": ("f", (N, 3), X), "labels": ("q", (N,), LABELS)}
+        self.mask = ("f", (3,), [1, 0.5, 2])
+        write("mask.npy", npy(*self.mask))
+        write("x.npy", npy(*self.data["x"]))
+
+    def losses(self, name):
+        with open(path(name)) as file:
+            return [line.split(",")[3] for line in file.read().splitlines()]
+
+    def check(self, model, *more):
+        ortrain("train", model, *more, "--epochs", "3", "--log", "shared.csv", "--threads", "1", "--export", "trained.onnx")
+        self.assertEqual(self.losses("shared.csv"), self.expected, more)
+
+    def test_archive(self):
+        self.check("mask.onnx", "--data", npz("whole.npz", mask=self.mask, **self.data))
+        self.assertIn("of 42)", ortrain("eval", "trained.onnx", "--data", "whole.npz")[0])
+        ortrain("train", "mask.onnx", "--data", "whole.npz", "--validation", "whole.npz", "--metric", "f1", "--metric", "confusion-matrix")
+        npz("other.npz", mask=("f", (3,), [1, 1, 1]), **self.data)
+        self.assertIn("all items share it, but other.npz has another one", self.fails(1, "train", "mask.onnx", "--data", "whole.npz", "--validation", "other.npz"))
+        # as many numbers as items
+        three = {"x": ("f", (3, 3), X[:9]), "labels": ("q", (3,), LABELS[:3])}
+        ortrain("train", "mask.onnx", "--data", npz("three.npz", mask=self.mask, **three), "--export", "three.onnx")
+        self.assertIn("of 3)", ortrain("eval", "three.onnx", "--data", "three.npz")[0])
+
+    def test_file(self):
+        data = npz("bare.npz", **self.data)
+        self.assertIn("has no array 'mask'", self.fails(1, "train", "mask.onnx", "--data", data))
+        self.check("mask.onnx", "--data", data, "--input", "mask=mask.npy")
+        self.assertIn("of 42)", ortrain("eval", "trained.onnx", "--data", data, "--input", "mask=mask.npy")[0])
+        rows = "".join(",".join(repr(v) for v in X[3 * i:3 * i + 3]) + f",{LABELS[i]}\n" for i in range(N))
+        write("table.csv", b"a,b,c,labels\n" + rows.encode())
+        self.check("mask.onnx", "--data", "table.csv", "--input", "mask=mask.npy")
+        write("inputs.csv", ("a,b,c\n" + "".join(row.rsplit(",", 1)[0] + "\n" for row in rows.splitlines())).encode())
+        by_table, by_file = (ortrain("run", "mask.onnx", "--input", "mask=mask.npy", *more)[0] for more in (["--data", "inputs.csv"], ["--input", "x=x.npy"]))
+        self.assertEqual(by_table, by_file)
+        self.assertIn("no input 'nothing'", self.fails(1, "train", "mask.onnx", "--data", data, "--input", "nothing=mask.npy"))
+        self.assertIn("is not NAME=FILE.npy", ortrain("train", "mask.onnx", "--data", data, "--input", "mask", status=2)[1])
+
+    def test_positions(self):
+        """A dimension by the name of an inner one of another input, and a number beside open dimensions."""
+        save("positions.onnx", [node(b"Gather", [b"table", b"positions"], b"p"), node(b"Mul", [b"x", b"p"], b"m"), node(b"Mul", [b"m", b"scale"], b"s"),
+                                node(b"MatMul", [b"s", b"w"], b"y")],
+             [tensor(b"table", 5), tensor(b"w", 3, 2)], [value(b"x", b"n", b"t"), value(b"positions", b"t", dtype=INT64), value(b"scale", 1, 1)],
+             [value(b"y", b"n", 2)])
+        npz("positions.npz", x=self.data["x"], labels=self.data["labels"], positions=("q", (3,), [1, 4, 2]), scale=("f", (1, 1), [2]))
+        ortrain("train", "positions.onnx", "--data", "positions.npz", "--export", "placed.onnx", "--batch-size", "10")
+        self.assertIn("of 42)", ortrain("eval", "placed.onnx", "--data", "positions.npz", "--batch-size", "10")[0])
+        # one for each item is none that the model takes
+        npz("many.npz", x=self.data["x"], labels=self.data["labels"], positions=("q", (20,), [1] * 20), scale=("f", (1, 1), [2]))
+        ortrain("train", "positions.onnx", "--data", "many.npz", status=1)
+        npz("short.npz", x=("f", (N - 1, 3), X[3:]), labels=self.data["labels"], mask=self.mask)
+        self.assertIn("array 'x' has 41 rows, and there are 42 items", self.fails(1, "train", "mask.onnx", "--data", "short.npz"))
+
+
+class Sizes(Failures):
+    def test_far_too_large(self):
+        """A plan takes no memory for inputs that it never reads; what is run says what it would take."""
+        huge = "2000000000"
+        self.assertIn("at the peak", ortrain("plan", "cnn.onnx", "--batch", huge)[0])
+        self.assertIn("TiB", ortrain("plan", "cnn.onnx", "--batch", "1," + huge)[0])
+        self.assertRegex(self.fails(1, "bench", "cnn.onnx", "--batch", huge), r"An input of these sizes needs .* and .* are available")
+        save("ids.onnx", [node(b"Gather", [b"table", b"ids"], b"a"), node(b"ReduceMean", [b"a"], b"y")], [tensor(b"table", 9, 4)],
+             [value(b"ids", b"n", 1000, dtype=INT64)], [value(b"y", 1, 1, 1)])
+        self.assertIn("at the peak", ortrain("plan", "ids.onnx", "--batch", "1000000", "--loss", "mse")[0])
+
+    def test_impossible_sizes(self):
+        """One batch that the model does not take leaves the others of the table."""
+        save("one.onnx", [node(b"Reshape", [b"x", b"shape"], b"r"), node(b"MatMul", [b"r", b"w"], b"y")],
+             [tensor(b"shape", 3, ints=[2, -1, 3]), tensor(b"w", 3, 2)], [value(b"x", b"n", 3)], [value(b"y", 2, b"m", 2)])
+        for sizes in ("4,3,8", "3,4"):
+            out, _ = ortrain("plan", "one.onnx", "--batch", sizes)
+            self.assertRegex(out, r"(?m)^ +4  +\d.*$")
+            self.assertRegex(out, r"(?m)^ +3  impossible: Reshape 'reshape'.*$")
+        table = strict(ortrain("plan", "one.onnx", "--batch", "3,4", "--json")[0])["batches"]
+        self.assertEqual(["error" in row for row in table], [True, False])
+        self.assertIn("Reshape 'reshape'", self.fails(1, "plan", "one.onnx", "--batch", "3,5"))
+
+
+class Losses(Failures):
+    def test_plan(self):
+        save("probability.onnx", [node(b"MatMul", [b"x", b"w"], b"s"), node(b"Sigmoid", [b"s"], b"y")], [tensor(b"w", 4, 1)],
+             [value(b"x", b"n", 4)], [value(b"s", b"n", 1), value(b"y", b"n", 1)])
+        for command in (["plan"], ["bench", "--steps", "1"], ["train", "--data", "none.npz"]):
+            self.assertRegex(self.fails(1, command[0], "probability.onnx", "--output", "y", *command[1:]), "BceWithLogitsLoss; --loss KIND chooses another loss")
+        for command in (["plan"], ["bench", "--steps", "1"]):
+            ortrain(*command, "probability.onnx", "--output", "y", "--loss", "bce-with-logits")
+        self.assertIn("--output y", ortrain("plan", "--compare", "probability.onnx --output y --loss mse", "probability.onnx --loss mse")[0])
+        self.assertIn("no loss 'best'", ortrain("plan", "probability.onnx", "--loss", "best", status=2)[1])
+
+    def test_eval(self):
+        """Losses and metrics, by hand."""
+        save("same.onnx", [node(b"Identity", [b"x"], b"y")], [], [value(b"x", b"n", 2)], [value(b"y", b"n", 2)])
+        x, t = [0.5, -2, 3, 1], [0, 1, 1, 1]
+        npz("numbers.npz", x=("f", (2, 2), x), labels=("f", (2, 2), t))
+
+        def loss(*words):
+            return strict(ortrain("eval", "same.onnx", "--data", "numbers.npz", "--json", *words)[0])
+
+        self.assertAlmostEqual(loss()["loss"], (0.25 + 9 + 4 + 0) / 4)
+        self.assertAlmostEqual(loss("--loss", "l1")["loss"], (0.5 + 3 + 2) / 4)
+        self.assertAlmostEqual(loss("--loss", "huber")["loss"], (0.125 + 2.5 + 1.5) / 4)
+        self.assertAlmostEqual(loss("--loss", "bce-with-logits")["loss"], (0.97407698 + 2.12692801 + 0.04858735 + 0.31326169) / 4, places=6)
+        self.assertAlmostEqual(loss("--metric", "mae", "--metric", "rmse")["mae"], 5.5 / 4, places=6)
+        npz("numbers.npz", x=("f", (2, 2), x), labels=("q", (2,), [1, 0]))
+        self.assertAlmostEqual(loss("--loss", "nll")["loss"], (2 - 3) / 2)
+        self.assertEqual(loss()["accuracy"], 0.5)
+        self.assertAlmostEqual(loss("--metric", "recall")["macro_recall"], 0.5, places=6)
+        self.assertIn("mean absolute error 1", ortrain("eval", "same.onnx", "--data", npz("one.npz", x=("f", (1, 2), [1, 2]), labels=("f", (1, 2), [2, 3])),
+                                                        "--loss", "l1")[0])
+        self.assertIn("no loss 'best'", ortrain("eval", "same.onnx", "--data", "one.npz", "--loss", "best", status=2)[1])
+        self.assertIn("no metric 'best'", ortrain("eval", "same.onnx", "--data", "one.npz", "--metric", "best", status=2)[1])
+        self.assertIn("one of train", ortrain("eval", "same.onnx", "--data", "one.npz", "--metric", "confusion-matrix", status=2)[1])
+
+
+if __name__ == "__main__":
+    main()
