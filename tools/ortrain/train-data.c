@@ -79,8 +79,7 @@ train_data_choose_batches (TrainBatches *batches, OrtrainModel *model, const cha
                            OrtrainDataset *held_out, GError **error)
 {
   OrtrainGraph *graph = ortrain_model_get_graph (model, NULL); /* has the shapes of outputs */
-  const gint64 fixed =
-      data_find_fixed_batch (graph != NULL ? graph : ortrain_model_get_file_graph (model), output);
+  const gint64 fixed = data_find_fixed_batch (graph != NULL ? graph : ortrain_model_get_file_graph (model), output);
   if (fixed <= 0 || fixed > G_MAXINT)
     {
       batches->batch_size = batches->batch_size > 0 ? batches->batch_size : DEFAULT_BATCH_SIZE;
