@@ -211,7 +211,16 @@ op_test_gradient (OpTest *test, guint32 wanted, guint32 skip)
   for (guint k = 0; k < n_outputs; k++)
     if (weights[k] != NULL)
       dy[k] = ortrain_graph_new_initializer (test->graph, NULL, weights[k]);
-  OrtrainGradContext ctx = { test->graph, node, dy, wants, dx, node->outputs->len, NULL };
+  g_autofree gboolean *asked = g_new0 (gboolean, node->outputs->len + 1);
+  OrtrainGradContext ctx = {
+    .graph = test->graph,
+    .node = node,
+    .output_gradients = dy,
+    .wanted = wants,
+    .input_gradients = dx,
+    .asked = asked,
+    .n_outputs = node->outputs->len,
+  };
   g_assert_nonnull (node->op);
   g_assert_nonnull (node->op->gradient);
   ortrain_grad_run (&ctx, &error);
