@@ -101,7 +101,7 @@ ortrain_image_transform_apply (OrtrainTransform *transform, OrtrainTensorDict *i
       return FALSE;
     }
   g_autoptr (OrtrainTensor) result = run (self, image, seed, error);
-  if (result == NULL)
+  if (result == NULL || !ortrain_tensor_check_file (image, error))
     return FALSE;
   ortrain_tensor_dict_set (item, name, result);
   return TRUE;

@@ -11,6 +11,7 @@
 typedef struct
 {
   GPtrArray *pool;
+  GPtrArray *tensors;  /* whose elements are read when the file is packed */
   GHashTable *domains; /* those that nodes use */
   GError *error;
 } Writer;
@@ -53,6 +54,7 @@ write_tensor (Writer *self, const char *name, OrtrainTensor *tensor)
   proto->has_raw_data = TRUE;
   proto->raw_data.len = ortrain_tensor_get_n_bytes (tensor);
   proto->raw_data.data = (guint8 *) ortrain_tensor_peek (tensor);
+  g_ptr_array_add (self->tensors, tensor);
   if (proto->raw_data.len > 0 && proto->raw_data.data == NULL && self->error == NULL)
     g_set_error (&self->error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE, "The tensor of '%s' was released",
                  name != NULL ? ortrain_text_show (name) : "a node");
@@ -266,8 +268,9 @@ GBytes *
 ortrain_graph_write (OrtrainGraph *graph, GError **error)
 {
   g_autoptr (GPtrArray) pool = g_ptr_array_new_with_free_func (g_free);
+  g_autoptr (GPtrArray) tensors = g_ptr_array_new ();
   g_autoptr (GHashTable) domains = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
-  Writer self = { .pool = pool, .domains = domains };
+  Writer self = { .pool = pool, .tensors = tensors, .domains = domains };
   Ortrain__Ox__ModelProto model = ORTRAIN__OX__MODEL_PROTO__INIT;
 
   if (!ortrain_graph_sort (graph, error))
@@ -308,5 +311,9 @@ ortrain_graph_write (OrtrainGraph *graph, GError **error)
       return NULL;
     }
   ortrain__ox__model_proto__pack (&model, bytes);
-  return g_bytes_new_take (bytes, size);
+  g_autoptr (GBytes) packed = g_bytes_new_take (bytes, size);
+  for (guint i = 0; i < tensors->len; i++)
+    if (!ortrain_tensor_check_file (tensors->pdata[i], error))
+      return NULL;
+  return g_steal_pointer (&packed);
 }

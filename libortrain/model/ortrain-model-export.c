@@ -595,6 +595,24 @@ check_tensors (OrtrainModel *model, GHashTable *tensors, GError **error)
   return TRUE;
 }
 
+/* After they were read. */
+static gboolean
+check_tensor_files (GHashTable *tensors, GError **error)
+{
+  GHashTableIter iter;
+  gpointer name, tensor;
+  if (tensors == NULL)
+    return TRUE;
+  g_hash_table_iter_init (&iter, tensors);
+  while (g_hash_table_iter_next (&iter, &name, &tensor))
+    if (!ortrain_tensor_check_file (tensor, error))
+      {
+        g_prefix_error (error, "Initializer '%s': ", ortrain_text_show ((const char *) name));
+        return FALSE;
+      }
+  return TRUE;
+}
+
 static gboolean
 build (OrtrainModel *model, GHashTable *tensors, const char *data_name, gboolean all_external, OrtrainRope *out,
        OrtrainRope *data, GError **error)
@@ -666,11 +684,11 @@ write_files (OrtrainModel *self, const char *path, GHashTable *tensors, GError *
   if (data.n_bytes > 0)
     {
       data_file = ortrain_file_writer_new (data_path, error);
-      if (data_file == NULL || !ortrain_rope_write (&data, data_file, error) ||
+      if (data_file == NULL || !ortrain_rope_write (&data, data_file, error) || !check_tensor_files (tensors, error) ||
           !ortrain_file_writer_commit_for_now (data_file, error))
         return FALSE;
     }
-  if (ortrain_file_writer_commit (file, error))
+  if (check_tensor_files (tensors, error) && ortrain_file_writer_commit (file, error))
     return TRUE;
   if (data_file != NULL) /* an old model with new weights would be neither */
     ortrain_file_writer_restore (data_file);
@@ -721,5 +739,6 @@ ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **er
     }
   ortrain_rope_copy (&model, bytes);
   g_autoptr (GBytes) result = g_bytes_new_take (bytes, model.n_bytes);
-  return ortrain_model_check_files (self, error) ? g_steal_pointer (&result) : NULL;
+  return ortrain_model_check_files (self, error) && check_tensor_files (tensors, error) ? g_steal_pointer (&result)
+                                                                                        : NULL;
 }

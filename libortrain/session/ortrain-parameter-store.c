@@ -5,6 +5,7 @@
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
+#include "session/ortrain-staged-writes-private.h"
 
 #include <string.h>
 
@@ -654,54 +655,51 @@ ortrain_stored_copy (const OrtrainStored *stored, gconstpointer address, GError 
   return g_steal_pointer (&tensor);
 }
 
+/* Whether a tensor fits a parameter or buffer of the session; where it does, which. */
+static OrtrainStored *
+check_given (OrtrainParameterStore *self, const char *name, OrtrainTensor *tensor, GError **error)
+{
+  OrtrainStored *stored = ortrain_parameter_store_find (self, name);
+  if (stored == NULL)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
+                   "The session has no parameter or buffer '%s'", ortrain_text_show (name));
+      return NULL;
+    }
+  const OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
+  if ((dtype == stored->dtype || dtype == stored->file_dtype) && ortrain_tensor_get_rank (tensor) == stored->rank &&
+      (stored->rank == 0 ||
+       memcmp (ortrain_tensor_peek_dims (tensor), stored->dims, stored->rank * sizeof (gint64)) == 0))
+    return stored;
+  g_autofree char *want = ortrain_shape_to_string (stored->dims, stored->rank);
+  g_autofree char *have = ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Parameter '%s' is %s %s, but %s %s was given",
+               ortrain_text_show (name), ortrain_dtype_get_name (stored->dtype), want, ortrain_dtype_get_name (dtype),
+               have);
+  return NULL;
+}
+
 gboolean
 ortrain_parameter_store_set (OrtrainParameterStore *self, OrtrainTensorDict *tensors, GError **error)
 {
-  guint n = ortrain_tensor_dict_get_size (tensors);
+  const guint n = ortrain_tensor_dict_get_size (tensors);
+  g_auto (OrtrainStagedWrites) writes = { 0 };
+  ortrain_staged_writes_init (&writes, self->execution);
+  for (guint i = 0; i < n; i++) /* what costs nothing first */
+    if (check_given (self, ortrain_tensor_dict_get_name (tensors, i), ortrain_tensor_dict_get_tensor (tensors, i),
+                     error) == NULL)
+      return FALSE;
   for (guint i = 0; i < n; i++)
     {
       const char *name = ortrain_tensor_dict_get_name (tensors, i);
-      OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (tensors, i);
-      OrtrainStored *stored = ortrain_parameter_store_find (self, name);
-      if (stored == NULL)
+      const OrtrainStored *stored = ortrain_parameter_store_find (self, name);
+      if (!ortrain_staged_writes_add (&writes, ortrain_tensor_dict_get_tensor (tensors, i), stored->dtype,
+                                      stored->address, error))
         {
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-                       "there is no parameter or buffer '%s' in the session", ortrain_text_show (name));
-          return FALSE;
-        }
-      const OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
-      if ((dtype != stored->dtype && dtype != stored->file_dtype) || ortrain_tensor_get_rank (tensor) != stored->rank ||
-          (stored->rank > 0 &&
-           memcmp (ortrain_tensor_peek_dims (tensor), stored->dims, stored->rank * sizeof (gint64)) != 0))
-        {
-          g_autofree char *want = ortrain_shape_to_string (stored->dims, stored->rank);
-          g_autofree char *have =
-              ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-                       "parameter '%s' is %s %s, but %s %s was given", ortrain_text_show (name),
-                       ortrain_dtype_get_name (stored->dtype), want,
-                       ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), have);
-          return FALSE;
-        }
-      if (stored->bytes > 0 && !ortrain_tensor_check_released (tensor, error))
-        {
-          g_prefix_error (error, "'%s': ", ortrain_text_show (name));
+          g_prefix_error (error, "Parameter '%s': ", ortrain_text_show (name));
           return FALSE;
         }
     }
-  for (guint i = 0; i < n; i++)
-    {
-      OrtrainStored *stored = ortrain_parameter_store_find (self, ortrain_tensor_dict_get_name (tensors, i));
-      g_autoptr (OrtrainTensor) host =
-          stored->bytes > 0 ? ortrain_tensor_to_host (ortrain_tensor_dict_get_tensor (tensors, i), error) : NULL;
-      g_autoptr (OrtrainTensor) converted = host == NULL || ortrain_tensor_get_dtype (host) == stored->dtype
-                                                ? g_steal_pointer (&host)
-                                                : ortrain_tensor_cast (host, stored->dtype, error);
-      if (stored->bytes > 0 && (converted == NULL ||
-                                !ortrain_execution_write (self->execution, stored->address,
-                                                          ortrain_tensor_peek (converted), stored->bytes, error) ||
-                                !ortrain_execution_wait (self->execution, NULL, error)))
-        return FALSE;
-    }
-  return ortrain_parameter_store_refresh_copies (self, error);
+  const gboolean ok = ortrain_staged_writes_apply (&writes, error);
+  return ortrain_parameter_store_refresh_copies (self, ok ? error : NULL) && ok;
 }

@@ -342,5 +342,5 @@ ortrain_tensor_save_npy (OrtrainTensor *self, const char *path, GError **error)
   return writer != NULL &&
          ortrain_file_writer_write (writer, g_bytes_get_data (header, NULL), g_bytes_get_size (header), error) &&
          ortrain_file_writer_write (writer, ortrain_tensor_peek (host), ortrain_tensor_get_n_bytes (host), error) &&
-         ortrain_file_writer_commit (writer, error);
+         ortrain_tensor_check_file (host, error) && ortrain_file_writer_commit (writer, error);
 }

@@ -300,7 +300,7 @@ write_npz (OrtrainTensorDict *self, OrtrainFileWriter *writer, GError **error)
       if (!ortrain_file_writer_write (writer, local->data, local->len, error) ||
           !ortrain_file_writer_pad (writer, padding, error) ||
           !ortrain_file_writer_write (writer, header_data, header_size, error) ||
-          !ortrain_file_writer_write (writer, data, n_bytes, error))
+          !ortrain_file_writer_write (writer, data, n_bytes, error) || !ortrain_tensor_check_file (host, error))
         return FALSE;
 
       put (directory, CENTRAL_MAGIC, 4);

@@ -532,7 +532,8 @@ ortrain_safetensors_write (OrtrainTensorDict *tensors, GHashTable *metadata, Ort
       g_autoptr (OrtrainTensor) host =
           ortrain_tensor_to_host (ortrain_tensor_dict_get_tensor (tensors, order[i]), error);
       if (host == NULL ||
-          !ortrain_file_writer_write (writer, ortrain_tensor_peek (host), ortrain_tensor_get_n_bytes (host), error))
+          !ortrain_file_writer_write (writer, ortrain_tensor_peek (host), ortrain_tensor_get_n_bytes (host), error) ||
+          !ortrain_tensor_check_file (host, error))
         return FALSE;
     }
   return TRUE;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "core/ortrain-mapped-file-private.h"
 #include "tensor/ortrain-storage.h"
 #include "tensor/ortrain-tensor-device-private.h"
 
@@ -21,6 +22,7 @@ struct _OrtrainStorage
   GBytes *source; /* where the contents are copied from when they are needed; see below */
   gint pending;   /* whether that is still to be done */
   gboolean writable;
+  OrtrainMappedFile *file;     /* that the contents are mapped from, which the memory keeps; or NULL */
   OrtrainTensorDevice *device; /* that the memory belongs to; NULL: the host, or released */
 };
 

@@ -260,6 +260,7 @@ ortrain_storage_new_aligned (GBytes *bytes, gsize alignment, GError **error)
     return NULL;
   self->writable = FALSE;
   self->source = g_bytes_ref (bytes);
+  self->file = ortrain_mapped_file_find (g_bytes_get_data (bytes, NULL));
   self->pending = TRUE;
   return self;
 }
@@ -317,7 +318,9 @@ ortrain_storage_new_foreign (OrtrainTensorDevice *device, gpointer address, gsiz
   memory->kind = MEMORY_FOREIGN;
   memory->v.destroy = destroy;
   memory->data = data;
-  return storage_new (memory, address, n_bytes, writable);
+  OrtrainStorage *self = storage_new (memory, address, n_bytes, writable);
+  self->file = device == NULL && n_bytes > 0 ? ortrain_mapped_file_find (address) : NULL;
+  return self;
 }
 
 /**
@@ -435,6 +438,7 @@ ortrain_storage_release (OrtrainStorage *self)
   OrtrainMemory *memory = g_steal_pointer (&self->memory);
   g_clear_pointer (&self->source, g_bytes_unref);
   self->pending = FALSE;
+  self->file = NULL;
   self->address = NULL;
   self->n_bytes = 0;
   self->writable = FALSE;

@@ -240,20 +240,9 @@ ortrain_convert_elements (OrtrainDType from, gconstpointer data, OrtrainDType to
       }
 }
 
-/**
- * ortrain_tensor_get_scalar:
- * @self: a tensor of numbers or booleans
- * @index: the number of the element, in row-major order
- *
- * One element as a double. It is meant for losses and the like, not for going through an array: of a tensor on another
- * device each is a copy that is waited for.
- *
- * Returns: the element; NaN if the index is out of range, if the tensor was released, or if it is complex
- */
 double
-ortrain_tensor_get_scalar (OrtrainTensor *self, gint64 index)
+ortrain_tensor_peek_scalar (OrtrainTensor *self, gint64 index)
 {
-  g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NAN);
   const OrtrainDType dtype = ortrain_tensor_get_dtype (self);
   const gsize size = ortrain_dtype_get_size (dtype);
   gconstpointer data = ortrain_tensor_peek (self);
@@ -269,6 +258,25 @@ ortrain_tensor_get_scalar (OrtrainTensor *self, gint64 index)
     return NAN;
   double x = wide_to_double (load_wide (dtype, data, index));
   return isnan (x) ? NAN : x;
+}
+
+/**
+ * ortrain_tensor_get_scalar:
+ * @self: a tensor of numbers or booleans
+ * @index: the number of the element, in row-major order
+ *
+ * One element as a double. It is meant for losses and the like, not for going through an array: of a tensor on another
+ * device each is a copy that is waited for.
+ *
+ * Returns: the element; NaN if the index is out of range, if the tensor was released, if it is complex, or if it is
+ *   mapped from a file that was changed
+ */
+double
+ortrain_tensor_get_scalar (OrtrainTensor *self, gint64 index)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NAN);
+  const double x = ortrain_tensor_peek_scalar (self, index);
+  return ortrain_tensor_check_file (self, NULL) ? x : NAN;
 }
 
 /**

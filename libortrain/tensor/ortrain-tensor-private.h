@@ -24,6 +24,10 @@ gboolean ortrain_tensor_check_released (OrtrainTensor *self, GError **error); /*
 gboolean ortrain_tensor_read (OrtrainTensor *self, gsize offset, gpointer destination, gsize n_bytes, GError **error);
 /* A copy in the memory of a device. */
 OrtrainTensor *ortrain_tensor_copy_to_device (OrtrainTensor *self, OrtrainTensorDevice *device, GError **error);
+/* One element as a double; NaN where there is none. For contents whose file is checked by whoever reads all of them. */
+double ortrain_tensor_peek_scalar (OrtrainTensor *self, gint64 index);
+/* Whether the contents are those of a mapped file, which others may change. */
+gboolean ortrain_tensor_is_mapped (OrtrainTensor *self);
 /* For after the contents were read: FALSE if they come from a mapped file that was changed meanwhile. */
 gboolean ortrain_tensor_check_file (OrtrainTensor *self, GError **error);
 const gint64 *ortrain_tensor_peek_dims (OrtrainTensor *self);

@@ -31,6 +31,7 @@ ortrain_tensor_to_string (OrtrainTensor *self)
                                   g_object_ref (self->storage), self->offset);
       host = ortrain_tensor_to_host (head, NULL);
     }
+  const gsize shape_end = s->len;
   if (!is_released && ortrain_tensor_peek_device (self) != NULL)
     g_string_append_printf (s, " on %s", ortrain_tensor_get_device (self));
   const char *data = host != NULL ? ortrain_tensor_peek (host) : NULL;
@@ -46,12 +47,17 @@ ortrain_tensor_to_string (OrtrainTensor *self)
       else
         {
           char number[G_ASCII_DTOSTR_BUF_SIZE];
-          double x = ortrain_tensor_get_scalar (host, i);
+          double x = ortrain_tensor_peek_scalar (host, i);
           const char *format = ortrain_dtype_is_integer (self->dtype) ? "%.0f" : "%.6g";
           g_string_append (s, g_ascii_formatd (number, sizeof number, format, x));
         }
     }
   if (data != NULL && !complex && shown < self->n_elements)
     g_string_append (s, " …");
+  if (!ortrain_tensor_check_file (self, NULL))
+    {
+      g_string_truncate (s, shape_end);
+      g_string_append (s, " (its file was changed)");
+    }
   return g_string_free (s, FALSE);
 }

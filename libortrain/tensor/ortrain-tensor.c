@@ -431,13 +431,16 @@ ortrain_tensor_read (OrtrainTensor *self, gsize offset, gpointer destination, gs
 }
 
 gboolean
+ortrain_tensor_is_mapped (OrtrainTensor *self)
+{
+  return self->storage != NULL && self->storage->file != NULL;
+}
+
+gboolean
 ortrain_tensor_check_file (OrtrainTensor *self, GError **error)
 {
-  OrtrainStorage *storage = self->storage;
-  if (is_released (self) || !ortrain_storage_reads_host (storage))
-    return TRUE;
-  return ortrain_mapped_file_check_address (
-      storage->source != NULL ? g_bytes_get_data (storage->source, NULL) : storage->address, error);
+  return is_released (self) || self->storage->file == NULL || self->n_bytes == 0 ||
+         ortrain_mapped_file_check (self->storage->file, error);
 }
 
 static gboolean
@@ -459,7 +462,14 @@ ortrain_tensor_snapshot (OrtrainTensor *self)
   if (is_released (self) || ortrain_tensor_peek_device (self) != NULL)
     return NULL;
   g_autoptr (GBytes) bytes = ortrain_storage_dup_bytes (self->storage, self->offset, self->n_bytes);
-  return ortrain_tensor_new_for_bytes (self->dtype, self->dims, self->rank, bytes, NULL);
+  OrtrainTensor *snapshot = ortrain_tensor_new_for_bytes (self->dtype, self->dims, self->rank, bytes, NULL);
+  if (snapshot != NULL && self->storage->source != NULL)
+    {
+      /* an aligned copy, which is as good as the file was when it was taken */
+      snapshot->storage->source = g_bytes_ref (self->storage->source);
+      snapshot->storage->file = self->storage->file;
+    }
+  return snapshot;
 }
 
 gint64 *
@@ -486,7 +496,8 @@ ortrain_tensor_dup_ints (OrtrainTensor *self, gsize *n)
  * @error: return location for an error
  *
  * The contents as bytes, without a copy. The bytes keep the memory; they change when the tensor is written to. What the
- * host cannot read, as it is on another [property@Tensor:device], is copied.
+ * host cannot read, as it is on another [property@Tensor:device], is copied. It fails with %ORTRAIN_TENSOR_ERROR_CHANGED
+ * once the file that a tensor is mapped from was changed; bytes that were given out before it was are then lost, too.
  *
  * Returns: (transfer full): the bytes, or %NULL with an [error@TensorError]
  */
@@ -496,7 +507,10 @@ ortrain_tensor_get_bytes (OrtrainTensor *self, GError **error)
   g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   g_autoptr (OrtrainTensor) host = ortrain_tensor_to_host (self, error);
-  return host != NULL ? ortrain_storage_dup_bytes (host->storage, host->offset, host->n_bytes) : NULL;
+  if (host == NULL)
+    return NULL;
+  g_autoptr (GBytes) bytes = ortrain_storage_dup_bytes (host->storage, host->offset, host->n_bytes);
+  return ortrain_tensor_check_file (host, error) ? g_steal_pointer (&bytes) : NULL;
 }
 
 gboolean
@@ -519,7 +533,8 @@ ortrain_tensor_check_n_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_di
  * @error: return location for an error
  *
  * Copies bytes into the tensor. Errors are %ORTRAIN_TENSOR_ERROR_SHAPE for another size, %ORTRAIN_TENSOR_ERROR_LAYOUT
- * for a read-only tensor, and %ORTRAIN_TENSOR_ERROR_RELEASED.
+ * for a read-only tensor, %ORTRAIN_TENSOR_ERROR_RELEASED, %ORTRAIN_TENSOR_ERROR_CHANGED for bytes of a mapped file
+ * that was changed, and %ORTRAIN_TENSOR_ERROR_NO_MEMORY for the copy of such bytes that is checked first.
  *
  * Returns: %FALSE on error
  */
@@ -542,6 +557,19 @@ ortrain_tensor_set_bytes (OrtrainTensor *self, GBytes *bytes, GError **error)
                    "The tensor is read-only; write to a copy");
       return FALSE;
     }
+  /* what may be zeros instead is looked at before it replaces anything */
+  OrtrainMappedFile *file = ortrain_mapped_file_find (data);
+  g_autoptr (OrtrainTensor) read = NULL;
+  if (file != NULL)
+    {
+      read = ortrain_tensor_new_uninitialized (self->dtype, self->dims, self->rank, error);
+      if (read == NULL)
+        return FALSE;
+      memcpy (ortrain_tensor_peek_writable (read), data, n_bytes);
+      if (!ortrain_mapped_file_check (file, error))
+        return FALSE;
+      data = ortrain_tensor_peek (read);
+    }
   OrtrainTensorDevice *device = ortrain_tensor_peek_device (self);
   if (device != NULL)
     return ortrain_tensor_device_copy (device, to, data, n_bytes, error);
@@ -555,7 +583,8 @@ ortrain_tensor_set_bytes (OrtrainTensor *self, GBytes *bytes, GError **error)
  * @self: a tensor
  * @other: another
  *
- * Whether two tensors have the same type, shape and contents, bit for bit, on whatever devices they are.
+ * Whether two tensors have the same type, shape and contents, bit for bit, on whatever devices they are. Contents that
+ * cannot be read equal nothing: of a tensor that was released, and of one that is mapped from a file that was changed.
  *
  * Returns: %TRUE if they are the same
  */
@@ -569,10 +598,13 @@ ortrain_tensor_equal (OrtrainTensor *self, OrtrainTensor *other)
   if (is_released (self) || is_released (other) || self->dtype != other->dtype || self->rank != other->rank ||
       memcmp (self->dims, other->dims, self->rank * sizeof self->dims[0]) != 0)
     return FALSE;
-  if (ortrain_tensor_peek_device_address (self) == ortrain_tensor_peek_device_address (other))
-    return TRUE;
-  g_autoptr (OrtrainTensor) a = ortrain_tensor_to_host (self, NULL), b = ortrain_tensor_to_host (other, NULL);
-  return a != NULL && b != NULL && memcmp (ortrain_tensor_peek (a), ortrain_tensor_peek (b), self->n_bytes) == 0;
+  if (ortrain_tensor_peek_device_address (self) != ortrain_tensor_peek_device_address (other))
+    {
+      g_autoptr (OrtrainTensor) a = ortrain_tensor_to_host (self, NULL), b = ortrain_tensor_to_host (other, NULL);
+      if (a == NULL || b == NULL || memcmp (ortrain_tensor_peek (a), ortrain_tensor_peek (b), self->n_bytes) != 0)
+        return FALSE;
+    }
+  return ortrain_tensor_check_file (self, NULL) && ortrain_tensor_check_file (other, NULL);
 }
 
 /**

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
+#include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
 /* What an operand turned out to be when shapes were numbers: a matrix of indices in which only the difference of row and
@@ -43,7 +44,7 @@ is_open (const OrtrainValue *value)
   if (!is_bool && !ortrain_dtype_is_floating (value->dtype))
     return FALSE;
   for (gint64 i = 0; i < n; i++)
-    if (is_bool ? !bytes[i] : ortrain_tensor_get_scalar (value->tensor, i) != 0)
+    if (is_bool ? !bytes[i] : ortrain_tensor_peek_scalar (value->tensor, i) != 0)
       return FALSE;
   return TRUE;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "transform/ortrain-fuse-attention-private.h"
+
+#include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
 #include <math.h>
@@ -104,7 +106,7 @@ ortrain_pattern_carries_gradient (OrtrainValue *value, guint depth)
       gint64 n = ortrain_tensor_get_n_elements (value->tensor);
       for (gint64 i = 0; i < n && n > 1; i++)
         {
-          double v = ortrain_tensor_get_scalar (value->tensor, i);
+          double v = ortrain_tensor_peek_scalar (value->tensor, i);
           if (v != 0 && v > -1e4)
             return TRUE;
         }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
+#include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
 /* Layer normalisation written out in primitives, as exporters before operator set 17 did, becomes LayerNormalization;
@@ -12,7 +13,7 @@ get_scalar (OrtrainValue *value, double *scalar)
   if (value == NULL || value->tensor == NULL || value->role == ORTRAIN_ROLE_PARAMETER ||
       ortrain_tensor_get_n_elements (value->tensor) != 1)
     return FALSE;
-  *scalar = ortrain_tensor_get_scalar (value->tensor, 0);
+  *scalar = ortrain_tensor_peek_scalar (value->tensor, 0);
   return TRUE;
 }
 
@@ -174,7 +175,7 @@ is_filled_with (const OrtrainValue *value, double number)
   if (value == NULL || value->tensor == NULL || value->role == ORTRAIN_ROLE_PARAMETER)
     return FALSE;
   for (gint64 i = 0; i < ortrain_tensor_get_n_elements (value->tensor); i++)
-    if (ortrain_tensor_get_scalar (value->tensor, i) != number)
+    if (ortrain_tensor_peek_scalar (value->tensor, i) != number)
       return FALSE;
   return TRUE;
 }
