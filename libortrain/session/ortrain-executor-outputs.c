@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
 #include "session/ortrain-executor-parts-private.h"
+#include "tensor/ortrain-storage-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
@@ -27,27 +28,82 @@ static gboolean
 output_fits (const OrtrainPlanValue *value, const char *name, OrtrainTensor *tensor, GError **error)
 {
   gint64 dims[ORTRAIN_MAX_RANK];
-  gsize rank = (gsize) value->value->rank;
   ortrain_value_get_static_dims (value->value, dims);
-  gboolean same = ortrain_tensor_get_dtype (tensor) == value->value->dtype &&
-                  ortrain_tensor_get_rank (tensor) == rank &&
-                  (rank == 0 || memcmp (dims, ortrain_tensor_peek_dims (tensor), rank * sizeof (gint64)) == 0);
-  if (!same)
+  return ortrain_bound_output_fits (name, value->value->dtype, dims, (gsize) value->value->rank, tensor, error);
+}
+
+static gboolean
+shares_memory_with_input (const OrtrainExecutor *self, OrtrainTensor *tensor)
+{
+  const OrtrainMemoryRange range = ortrain_memory_range_of (tensor);
+  for (guint i = 0; i < self->n_inputs && range.begin < range.end; i++)
+    if (self->inputs[i].fed != NULL &&
+        ortrain_memory_ranges_overlap (range, ortrain_memory_range_of (self->inputs[i].fed)))
+      return TRUE;
+  return FALSE;
+}
+
+/* Uninitialized, where the other one is. */
+static OrtrainTensor *
+new_like (OrtrainTensor *tensor, const char *name, GError **error)
+{
+  OrtrainTensorDevice *device = ortrain_tensor_peek_device (tensor);
+  const OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
+  const gint64 *dims = ortrain_tensor_peek_dims (tensor);
+  const gsize rank = ortrain_tensor_get_rank (tensor);
+  OrtrainTensor *like = NULL;
+  if (device == NULL)
+    like = ortrain_tensor_new_uninitialized (dtype, dims, rank, error);
+  else
     {
-      g_autofree char *wanted = ortrain_shape_to_string (dims, rank);
-      g_autofree char *found =
-          ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-                   "Output '%s' is %s %s, the tensor bound to it is %s %s", ortrain_text_show (name),
-                   ortrain_dtype_get_name (value->value->dtype), wanted,
-                   ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), found);
-      return FALSE;
+      g_autoptr (OrtrainStorage) storage =
+          ortrain_storage_new_on_device (device, ortrain_tensor_get_n_bytes (tensor), error);
+      like = storage != NULL ? ortrain_tensor_new_for_storage (dtype, dims, rank, storage, 0, error) : NULL;
     }
-  if (ortrain_tensor_get_n_bytes (tensor) > 0 && !ortrain_tensor_get_writable (tensor))
+  if (like == NULL)
+    g_prefix_error (error, "Output '%s', which shares its memory with an input: ", ortrain_text_show (name));
+  return like;
+}
+
+static gboolean
+is_like (OrtrainTensor *a, OrtrainTensor *b)
+{
+  const gsize rank = ortrain_tensor_get_rank (a);
+  return ortrain_tensor_get_dtype (a) == ortrain_tensor_get_dtype (b) && rank == ortrain_tensor_get_rank (b) &&
+         ortrain_tensor_peek_device (a) == ortrain_tensor_peek_device (b) &&
+         (rank == 0 ||
+          memcmp (ortrain_tensor_peek_dims (a), ortrain_tensor_peek_dims (b), rank * sizeof (gint64)) == 0);
+}
+
+/* Memory of its own for an output that is bound to memory of an input: a kernel may read after another has written. Where
+ * one is, so have those that are copied after the run, which may be that input. It stays from run to run. */
+static gboolean
+stage_outputs (OrtrainExecutor *self, GError **error)
+{
+  const OrtrainExecutorEntry *entry = self->current;
+  gboolean shares = FALSE;
+  for (guint k = 0; k < self->n_outputs && !shares; k++)
+    shares = self->outputs[k].bound != NULL && shares_memory_with_input (self, self->outputs[k].bound);
+  for (guint k = 0; k < self->n_outputs; k++)
     {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
-                   "Output '%s': the tensor bound to it was released, or may not be written", ortrain_text_show (name));
-      return FALSE;
+      OrtrainExecutorOutput *output = &self->outputs[k];
+      const gboolean needed = shares && output->bound != NULL && entry->output_buffers[k] != G_MAXUINT32 &&
+                              (!entry->owns[k] || shares_memory_with_input (self, output->bound));
+      if (output->staged != NULL && (!needed || !is_like (output->staged, output->bound)))
+        g_clear_object (&output->staged);
+      if (needed && output->staged == NULL && (output->staged = new_like (output->bound, output->name, error)) == NULL)
+        return FALSE;
+      if (!entry->owns[k])
+        g_clear_object (&output->fresh);
+    }
+  const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (entry->plan, NULL);
+  for (guint k = 0; k < self->n_outputs && shares; k++)
+    {
+      OrtrainExecutorOutput *output = &self->outputs[k];
+      const guint32 buffer = entry->output_buffers[k];
+      if (buffer != G_MAXUINT32 && is_output_for_user (output) && output->bound == NULL && !entry->owns[k] &&
+          (output->fresh = new_output_tensor (&values[buffer], error)) == NULL)
+        return FALSE;
     }
   return TRUE;
 }
@@ -59,22 +115,76 @@ ortrain_executor_place_outputs (OrtrainExecutor *self, GError **error)
   const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (entry->plan, NULL);
   for (guint k = 0; k < self->n_outputs; k++)
     {
+      const OrtrainExecutorOutput *output = &self->outputs[k];
+      const guint32 buffer = entry->output_buffers[k];
+      if (buffer != G_MAXUINT32 && is_output_for_user (output) && output->bound != NULL &&
+          !output_fits (&values[buffer], output->name, output->bound, error))
+        return FALSE;
+    }
+  if (!stage_outputs (self, error))
+    return FALSE;
+  for (guint k = 0; k < self->n_outputs; k++)
+    {
       OrtrainExecutorOutput *output = &self->outputs[k];
       guint32 buffer = entry->output_buffers[k];
-      if (buffer == G_MAXUINT32 || !is_output_for_user (output))
-        continue;
-      if (output->bound != NULL && !output_fits (&values[buffer], output->name, output->bound, error))
-        return FALSE;
-      if (!entry->owns[k])
+      if (buffer == G_MAXUINT32 || !is_output_for_user (output) || !entry->owns[k])
         continue;
       if (output->bound == NULL && output->fresh == NULL &&
           (output->fresh = new_output_tensor (&values[buffer], error)) == NULL)
         return FALSE;
-      OrtrainTensor *tensor = output->bound != NULL ? output->bound : output->fresh;
+      OrtrainTensor *tensor = output->staged != NULL  ? output->staged
+                              : output->bound != NULL ? output->bound
+                                                      : output->fresh;
       if (values[buffer].bytes > 0)
         ortrain_program_set_address (entry->program, values[buffer].root, ortrain_tensor_peek_device_address (tensor));
     }
   return TRUE;
+}
+
+/* Outputs that are an input, a constant, or a second name for another output, into their own memory, as long as nothing
+ * that they may be was written over. */
+static gboolean
+read_elsewhere (OrtrainExecutor *self, gboolean *copied, GError **error)
+{
+  const OrtrainExecutorEntry *entry = self->current;
+  for (guint k = 0; k < self->n_outputs; k++)
+    {
+      const OrtrainExecutorOutput *output = &self->outputs[k];
+      const guint32 buffer = entry->output_buffers[k];
+      OrtrainTensor *to = output->staged != NULL  ? output->staged
+                          : output->bound != NULL ? output->bound
+                                                  : output->fresh;
+      if (buffer == G_MAXUINT32 || entry->owns[k] || to == NULL)
+        continue;
+      if (!ortrain_execution_read (self->config.execution, ortrain_tensor_peek_device_address (to),
+                                   ortrain_program_get_address (entry->program, buffer),
+                                   ortrain_tensor_get_n_bytes (to), error))
+        return FALSE;
+      *copied = TRUE;
+    }
+  return TRUE;
+}
+
+gboolean
+ortrain_executor_deliver_outputs (OrtrainExecutor *self, GError **error)
+{
+  OrtrainExecution *execution = self->config.execution;
+  gboolean copied = FALSE;
+  if (!read_elsewhere (self, &copied, error))
+    return FALSE;
+  for (guint k = 0; k < self->n_outputs; k++)
+    {
+      const OrtrainExecutorOutput *output = &self->outputs[k];
+      if (output->staged == NULL)
+        continue;
+      if ((copied && !ortrain_execution_wait (execution, NULL, error)) ||
+          !ortrain_execution_read (execution, ortrain_tensor_peek_device_address (output->bound),
+                                   ortrain_tensor_peek_device_address (output->staged),
+                                   ortrain_tensor_get_n_bytes (output->bound), error))
+        return FALSE;
+      copied = TRUE;
+    }
+  return !copied || ortrain_execution_wait (execution, NULL, error);
 }
 
 OrtrainTensorDict *
@@ -97,7 +207,7 @@ ortrain_executor_take_outputs (OrtrainExecutor *self, GError **error)
       g_autoptr (OrtrainTensor) tensor = NULL;
       if (output->bound != NULL)
         tensor = g_object_ref (output->bound);
-      else if (entry->owns[k])
+      else
         tensor = g_steal_pointer (&output->fresh);
       if (tensor == NULL)
         {

@@ -4,6 +4,7 @@
 /* What an executor is made of: for the files that implement it. */
 
 #include "memory/ortrain-budget-private.h"
+#include "session/ortrain-bound-outputs-private.h"
 #include "session/ortrain-executor-private.h"
 
 #define ORTRAIN_EXECUTOR_DIGEST_WORDS 4 /* SHA-256 */
@@ -44,6 +45,9 @@ typedef struct
   OrtrainRole role;
   OrtrainTensor *bound; /* the caller's, or NULL */
   OrtrainTensor *fresh; /* created for the next or by the last run */
+  /* In the place of `bound` until the run has read all of its inputs, where they share memory with outputs; NULL: they
+   * do not. */
+  OrtrainTensor *staged;
 } OrtrainExecutorOutput;
 
 struct _OrtrainExecutor
@@ -75,5 +79,7 @@ gboolean ortrain_executor_is_on_device (OrtrainTensor *tensor);
 OrtrainMemoryPlan *ortrain_executor_make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds,
                                                const OrtrainBudget *budget, gboolean *is_guarded, GError **error);
 
+/* After a run: outputs that are not where steps wrote them. */
+gboolean ortrain_executor_deliver_outputs (OrtrainExecutor *self, GError **error);
 /* Outputs that steps write where their tensors are: creates tensors that are missing, and tells the program. */
 gboolean ortrain_executor_place_outputs (OrtrainExecutor *self, GError **error);

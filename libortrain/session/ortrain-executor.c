@@ -82,6 +82,7 @@ ortrain_executor_free (OrtrainExecutor *self)
       g_free (self->outputs[k].name);
       g_clear_object (&self->outputs[k].bound);
       g_clear_object (&self->outputs[k].fresh);
+      g_clear_object (&self->outputs[k].staged);
     }
   g_free (self->inputs);
   g_free (self->outputs);
@@ -198,7 +199,12 @@ static gconstpointer
 get_contents (OrtrainExecutorInput *input, OrtrainTensor *tensor, gsize n_bytes, GError **error)
 {
   if (ortrain_tensor_peek_device (tensor) == NULL)
-    return ortrain_tensor_peek (tensor);
+    {
+      if (ortrain_tensor_check_file (tensor, error))
+        return ortrain_tensor_peek (tensor);
+      g_prefix_error (error, "Input '%s': ", ortrain_text_show (input->name));
+      return NULL;
+    }
   if (input->read == NULL || input->n_read != n_bytes)
     {
       g_free (input->read);
@@ -629,20 +635,5 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainSt
     return FALSE;
   if (!ortrain_step_arena_check (self->config.arena, error) || !ortrain_executor_check_feeds (self, error))
     return FALSE;
-
-  /* Bound outputs that are an input, a constant, or a second name for another output. */
-  gboolean copied = FALSE;
-  for (guint k = 0; k < self->n_outputs; k++)
-    {
-      OrtrainExecutorOutput *output = &self->outputs[k];
-      guint32 buffer = entry->output_buffers[k];
-      if (buffer == G_MAXUINT32 || output->bound == NULL || entry->owns[k])
-        continue;
-      if (!ortrain_execution_read (self->config.execution, ortrain_tensor_peek_device_address (output->bound),
-                                   ortrain_program_get_address (entry->program, buffer),
-                                   ortrain_tensor_get_n_bytes (output->bound), error))
-        return FALSE;
-      copied = TRUE;
-    }
-  return !copied || ortrain_execution_wait (self->config.execution, NULL, error);
+  return ortrain_executor_deliver_outputs (self, error);
 }

@@ -5,6 +5,7 @@
 #include "core/ortrain-worker-private.h"
 #include "memory/ortrain-memory-report-private.h"
 #include "model/ortrain-model-private.h"
+#include "session/ortrain-bound-outputs-private.h"
 #include "session/ortrain-executor-private.h"
 #include "session/ortrain-feeds-private.h"
 #include "session/ortrain-interpreter-private.h"
@@ -450,25 +451,8 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *given, OrtrainTens
           g_propagate_error (error, g_steal_pointer (&local_error));
           return FALSE;
         }
-      for (guint k = 0; bound != NULL && k < ortrain_tensor_dict_get_size (bound); k++)
-        {
-          const char *name = ortrain_tensor_dict_get_name (bound, k);
-          OrtrainTensor *destination = ortrain_tensor_dict_get_tensor (bound, k);
-          OrtrainTensor *source = ortrain_tensor_dict_get (outputs, name);
-          if (source == NULL)
-            {
-              g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "The model has no output '%s'",
-                           ortrain_text_show (name));
-              return FALSE;
-            }
-          g_autoptr (GBytes) bytes = ortrain_tensor_get_bytes (source, error);
-          if (bytes == NULL || !ortrain_tensor_set_bytes (destination, bytes, error))
-            {
-              g_prefix_error (error, "Output '%s': ", ortrain_text_show (name));
-              return FALSE;
-            }
-          ortrain_tensor_dict_set (outputs, name, destination);
-        }
+      if (bound != NULL && !ortrain_bound_outputs_write (bound, outputs, error))
+        return FALSE;
       self->n_runs++;
       *results = g_steal_pointer (&outputs);
       return TRUE;
@@ -613,8 +597,12 @@ ortrain_inference_session_bind (OrtrainInferenceSession *self)
  * @error: return location for a #GError
  *
  * Runs the model with bound inputs, into bound outputs; outputs that are not bound are new tensors. If all are bound
- * and the shapes have been seen before, nothing is allocated. It fails as [method@InferenceSession.run] does, and with
- * %ORTRAIN_SESSION_ERROR_FEED for bound outputs of another type or shape.
+ * and the shapes have been seen before, nothing is allocated. An output may share memory with an input, see
+ * [class@IoBinding].
+ *
+ * It fails as [method@InferenceSession.run] does, with %ORTRAIN_SESSION_ERROR_FEED for bound outputs of another type or
+ * shape, or in memory of each other, of a weight, or of a mapped file, and with %ORTRAIN_TENSOR_ERROR_LAYOUT for those
+ * that are read-only.
  *
  * Returns: %FALSE on error
  */
@@ -626,7 +614,8 @@ ortrain_inference_session_run_with_binding (OrtrainInferenceSession *self, Ortra
 
   g_autoptr (OrtrainTensorDict) results = NULL;
   ortrain_session_lock_wait (&self->lock);
-  gboolean ok = run_locked (self, ortrain_io_binding_get_inputs (binding), ortrain_io_binding_peek_bound (binding),
+  gboolean ok = check_ready (self, error) && ortrain_io_binding_check (binding, self->model, error) &&
+                run_locked (self, ortrain_io_binding_get_inputs (binding), ortrain_io_binding_peek_bound (binding),
                             NULL, &results, error);
   ortrain_session_lock_leave (&self->lock);
   if (ok)

@@ -3,6 +3,7 @@
 
 #include "core/ortrain-errors.h"
 #include "core/ortrain-text-private.h"
+#include "session/ortrain-bound-outputs-private.h"
 
 /**
  * OrtrainIoBinding:
@@ -22,7 +23,23 @@
  *     print(logits[0])
  * ```
  *
- * Bound tensors are not copied. One thread at a time may use a binding.
+ * Bound tensors are not copied. Each output needs memory of its own, apart from other outputs and from weights. It may
+ * be that of an input, or overlap it: then the run reads the input as it was, writes the output to memory that the
+ * session keeps for it, and copies it when nothing is left to read. So a decoder may write its cache over the one that it
+ * has read:
+ *
+ * ```python
+ * decoder = Ortrain.InferenceSession(Ortrain.Model("decoder.onnx"))
+ * cache = np.zeros((1, 2, 4), np.float32)
+ * binding = decoder.bind()
+ * binding.bind_input("token", np.array([[1.0, 2.0, 3.0, 4.0]], np.float32))
+ * binding.bind_input("past", cache)
+ * binding.bind_output("present", cache)       # the same memory
+ * for _ in range(3):
+ *     decoder.run_with_binding(binding)
+ * ```
+ *
+ * One thread at a time may use a binding.
  */
 struct _OrtrainIoBinding
 {
@@ -32,6 +49,7 @@ struct _OrtrainIoBinding
   OrtrainTensorDict *bound;   /* outputs that the caller has bound */
   OrtrainTensorDict *results; /* of the last run, bound ones included; NULL: `bound` holds all of them */
   gboolean has_run;
+  OrtrainModel *checked; /* beside whose memory `bound` was checked as it is now */
 };
 
 G_DEFINE_FINAL_TYPE (OrtrainIoBinding, ortrain_io_binding, G_TYPE_OBJECT)
@@ -82,6 +100,17 @@ ortrain_io_binding_peek_bound (OrtrainIoBinding *self)
   return self->bound;
 }
 
+gboolean
+ortrain_io_binding_check (OrtrainIoBinding *self, OrtrainModel *model, GError **error)
+{
+  if (self->checked == model)
+    return TRUE;
+  if (!ortrain_bound_outputs_check (self->bound, model, error))
+    return FALSE;
+  g_set_weak_pointer (&self->checked, model);
+  return TRUE;
+}
+
 void
 ortrain_io_binding_set_results (OrtrainIoBinding *self, OrtrainTensorDict *results)
 {
@@ -114,7 +143,7 @@ ortrain_io_binding_bind_input (OrtrainIoBinding *self, const char *name, Ortrain
  * @tensor: (nullable): what each run writes, or %NULL to get a new tensor from each
  *
  * Binds an output: each run writes the tensor. Its type and shape must be those of the output for the bound inputs,
- * which the run checks.
+ * and its memory apart from that of other outputs and of weights, which the run checks.
  */
 void
 ortrain_io_binding_bind_output (OrtrainIoBinding *self, const char *name, OrtrainTensor *tensor)
@@ -123,6 +152,7 @@ ortrain_io_binding_bind_output (OrtrainIoBinding *self, const char *name, Ortrai
   g_return_if_fail (name != NULL);
   g_return_if_fail (tensor == NULL || ORTRAIN_IS_TENSOR (tensor));
 
+  g_clear_weak_pointer (&self->checked);
   if (tensor != NULL)
     ortrain_tensor_dict_set (self->bound, name, tensor);
   else
@@ -165,6 +195,7 @@ ortrain_io_binding_clear_outputs (OrtrainIoBinding *self)
   g_return_if_fail (ORTRAIN_IS_IO_BINDING (self));
 
   clear_dict (self->bound);
+  g_clear_weak_pointer (&self->checked);
   g_clear_object (&self->results);
   self->has_run = FALSE;
 }

@@ -28,6 +28,10 @@ def example_names():
     names["model"] = linear_model()
     names["model"].save("model.onnx")
     names["session"] = training_session()
+    decoder = Ortrain.GraphBuilder.new("decoder")           # present = past + the token
+    token = decoder.add_input("token", Ortrain.DType.FLOAT32, "1, 4")
+    decoder.add_output(decoder.add(decoder.add_input("past", Ortrain.DType.FLOAT32, "1, 2, 4"), token), "present")
+    decoder.build().save("decoder.onnx")
     np.savez("train.npz", x=names["x"], labels=names["labels"])
     np.savez("validation.npz", x=names["x"], labels=names["labels"])
     np.arange(1000, dtype=np.uint16).tofile("tokens.bin")
