@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -50,7 +51,7 @@ ortrain_external_data_free (OrtrainExternalData *self)
 
 /* Where the kernel has no openat2: one component after the other, none of which may be a link. */
 static int
-open_by_components (int directory, const char *location, gboolean allow_links)
+open_by_components (int directory, const char *location, int flags, gboolean allow_links)
 {
   g_auto (GStrv) parts = g_strsplit (location, "/", -1);
   const int no_follow = allow_links ? 0 : O_NOFOLLOW;
@@ -69,7 +70,7 @@ open_by_components (int directory, const char *location, gboolean allow_links)
         }
       gboolean last = parts[i + 1] == NULL;
       int next = openat (at >= 0 ? at : directory, parts[i],
-                         last ? FILE_FLAGS | no_follow : O_PATH | O_DIRECTORY | O_CLOEXEC | no_follow);
+                         last ? flags | no_follow : O_PATH | O_DIRECTORY | O_CLOEXEC | no_follow);
       int saved = errno;
       if (at >= 0)
         close (at);
@@ -86,17 +87,15 @@ open_by_components (int directory, const char *location, gboolean allow_links)
 }
 
 static int
-open_beneath (int directory, const char *location, gboolean allow_links)
+open_beneath (int directory, const char *location, int flags)
 {
   if (g_path_is_absolute (location))
     {
       errno = EXDEV;
       return -1;
     }
-  if (allow_links) /* links lead out of the directory by nature; the location itself still may not */
-    return open_by_components (directory, location, TRUE);
 #ifdef SYS_openat2
-  struct open_how how = { .flags = FILE_FLAGS,
+  struct open_how how = { .flags = (guint64) flags,
                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
   int fd;
   do
@@ -105,7 +104,109 @@ open_beneath (int directory, const char *location, gboolean allow_links)
   if (fd >= 0 || (errno != ENOSYS && errno != EPERM && errno != E2BIG && errno != EINVAL))
     return fd;
 #endif
-  return open_by_components (directory, location, FALSE);
+  return open_by_components (directory, location, flags, FALSE);
+}
+
+static int
+open_folder_beneath (int directory, const char *location)
+{
+  return open_beneath (directory, location, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* Links lead out of the directory by nature; the location itself still may not. */
+static int
+open_with_links (int directory, const char *location)
+{
+  if (!g_path_is_absolute (location))
+    return open_by_components (directory, location, FILE_FLAGS, TRUE);
+  errno = EXDEV;
+  return -1;
+}
+
+/* ---- the cache of a model hub ---- */
+
+/* ROOT/snapshots/REVISION/model.onnx_data is a link to ../../blobs/NAME there: a model may read what lies in the blobs of
+ * its own ROOT, and nothing else. A link that has that form is not followed but taken apart, so that no other link, and
+ * no change between looking and opening, leads out of that folder. */
+#define BLOBS "blobs/"
+#define SNAPSHOTS "snapshots"
+#define MAX_STEPS_UP 16
+
+/* How many folders a link goes up before it enters the blobs; 0: it is another link. name: what it names there. */
+static guint
+parse_blob_link (const char *target, const char **name)
+{
+  guint n = 0;
+  while (g_str_has_prefix (target, "../"))
+    {
+      target += strlen ("../");
+      n++;
+    }
+  *name = g_str_has_prefix (target, BLOBS) ? target + strlen (BLOBS) : "";
+  const gboolean is_plain =
+      **name != '\0' && strchr (*name, '/') == NULL && !g_str_equal (*name, ".") && !g_str_equal (*name, "..");
+  return is_plain && n >= 2 && n <= MAX_STEPS_UP ? n : 0;
+}
+
+static gboolean
+is_same_folder (int a, int b)
+{
+  struct stat x, y;
+  return fstat (a, &x) == 0 && fstat (b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static void
+move_fd (int *to, int from)
+{
+  if (*to >= 0)
+    close (*to);
+  *to = from;
+}
+
+#define FOLDER_FLAGS (O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
+
+/* A file in the blobs of the folder n above this one, which lies below the snapshots there. -1: it cannot be opened. */
+static int
+open_blob (int folder, guint n, const char *name)
+{
+  int below = -1, at = openat (folder, ".", FOLDER_FLAGS), found = -1;
+  for (guint i = 0; at >= 0 && i < n; i++)
+    {
+      const int above = openat (at, "..", FOLDER_FLAGS);
+      move_fd (&below, at);
+      at = above;
+    }
+  int snapshots = at >= 0 ? openat (at, SNAPSHOTS, FOLDER_FLAGS) : -1;
+  int blobs = snapshots >= 0 && is_same_folder (snapshots, below) ? openat (at, "blobs", FOLDER_FLAGS) : -1;
+  if (blobs >= 0)
+    found = openat (blobs, name, FILE_FLAGS | O_NOFOLLOW);
+  move_fd (&below, -1);
+  move_fd (&snapshots, -1);
+  move_fd (&blobs, -1);
+  move_fd (&at, -1);
+  return found;
+}
+
+/* Of a location whose last part is a link into the blobs. -1 with ELOOP: it is another link. */
+static int
+open_in_cache (int directory, const char *location)
+{
+  g_autofree char *folder = g_path_get_dirname (location), *last = g_path_get_basename (location);
+  char target[PATH_MAX];
+  const char *name;
+  int found = -1;
+  int at = g_str_equal (folder, ".") ? openat (directory, ".", FOLDER_FLAGS) : open_folder_beneath (directory, folder);
+  const gssize length = at >= 0 ? readlinkat (at, last, target, sizeof target - 1) : -1;
+  if (length > 0)
+    {
+      target[length] = '\0';
+      const guint n = parse_blob_link (target, &name);
+      found = n > 0 ? open_blob (at, n, name) : -1;
+    }
+  move_fd (&at, -1);
+  if (found < 0)
+    errno = ELOOP;
+  return found;
 }
 
 static void
@@ -144,14 +245,18 @@ open_locked (OrtrainExternalData *self, const char *location, const char *tensor
       refuse (error, location, tensor, g_strerror (errno));
       return NULL;
     }
-  int fd = open_beneath (self->directory_fd, location, allow_links);
+  int fd = allow_links ? open_with_links (self->directory_fd, location)
+                       : open_beneath (self->directory_fd, location, FILE_FLAGS);
+  if (fd < 0 && errno == ELOOP && !allow_links)
+    fd = open_in_cache (self->directory_fd, location);
   if (fd < 0)
     {
       const char *why = g_strerror (errno);
       if (errno == EXDEV)
         why = "it lies outside of the model's directory";
       else if (errno == ELOOP)
-        why = "its path has a symbolic link (limit 'allow-links')";
+        why = "its path has a symbolic link, which is not one into the blobs of a model hub's cache (limit "
+              "'allow-links', option --allow-links)";
       refuse (error, location, tensor, why);
       return NULL;
     }
@@ -170,7 +275,7 @@ open_locked (OrtrainExternalData *self, const char *location, const char *tensor
   if (st.st_nlink > 1 && !allow_links)
     {
       close (fd);
-      refuse (error, location, tensor, "it has several hard links (limit 'allow-links')");
+      refuse (error, location, tensor, "it has several hard links (limit 'allow-links', option --allow-links)");
       return NULL;
     }
   bytes = ortrain_mapped_file_new_bytes (fd, location, &local_error);

@@ -44,8 +44,28 @@ transpose (OrtrainTensor *tensor, GError **error)
 gboolean
 ortrain_checkpoint_export (OrtrainCheckpoint *self, const char *path, GError **error)
 {
+  return ortrain_checkpoint_export_with_limits (self, path, NULL, error);
+}
+
+/**
+ * ortrain_checkpoint_export_with_limits:
+ * @self: a checkpoint that a [class@TrainingSession] saved
+ * @path: (type filename): the file to write
+ * @limits: (nullable): limits for the model that the checkpoint was made from, or %NULL for the defaults
+ * @error: return location for an error
+ *
+ * Like [method@Checkpoint.export], with limits of your own: for a model whose files of weights are links, for instance.
+ * Errors are those of [method@Checkpoint.export].
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_checkpoint_export_with_limits (OrtrainCheckpoint *self, const char *path, OrtrainModelLimits *limits,
+                                       GError **error)
+{
   g_return_val_if_fail (ORTRAIN_IS_CHECKPOINT (self), FALSE);
   g_return_val_if_fail (path != NULL, FALSE);
+  g_return_val_if_fail (limits == NULL || ORTRAIN_IS_MODEL_LIMITS (limits), FALSE);
   GBytes *bytes = ortrain_checkpoint_get_file (self, "model.onnx");
   GVariant *model_path = ortrain_checkpoint_get_value (self, "model-path");
   const char *file = model_path != NULL && g_variant_is_of_type (model_path, G_VARIANT_TYPE_BYTESTRING)
@@ -54,9 +74,9 @@ ortrain_checkpoint_export (OrtrainCheckpoint *self, const char *path, GError **e
   g_autofree char *directory = file != NULL ? g_path_get_dirname (file) : NULL;
   g_autoptr (OrtrainModel) model = NULL;
   if (bytes != NULL)
-    model = ortrain_model_new_from_bytes (bytes, directory, error);
+    model = ortrain_model_new_from_bytes_with_limits (bytes, directory, limits, error);
   else if (file != NULL)
-    model = ortrain_model_new_from_file (file, error);
+    model = ortrain_model_new_from_file_with_limits (file, limits, error);
   else
     g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
                  "The checkpoint has no model; only those of training sessions do");

@@ -94,6 +94,119 @@ test_external (void)
   assert_refused (escaping, base, limits, ORTRAIN_MODEL_ERROR_EXTERNAL_DATA, "outside");
 }
 
+/* ---- the cache of a model hub ---- */
+
+static void
+make_link (const char *folder, const char *name, const char *target)
+{
+  g_autofree char *path = g_build_filename (folder, name, NULL);
+  g_autofree char *parent = g_path_get_dirname (path);
+  g_assert_cmpint (g_mkdir_with_parents (parent, 0700), ==, 0);
+  g_assert_cmpint (symlink (target, path), ==, 0);
+}
+
+static void
+make_file (const char *folder, const char *name)
+{
+  g_autofree char *path = g_build_filename (folder, name, NULL);
+  g_autofree char *parent = g_path_get_dirname (path);
+  g_assert_cmpint (g_mkdir_with_parents (parent, 0700), ==, 0);
+  g_assert_true (g_file_set_contents (path, (const char *) four, 16, NULL));
+}
+
+/* location: in the folder base; part: of the message, NULL: it is read */
+static void
+try_link (const char *base, const char *location, const char *part)
+{
+  g_autoptr (GBytes) bytes = external_model (location, "0", "16");
+  g_autoptr (GError) error = NULL;
+  g_test_message ("%s", location);
+  if (part != NULL)
+    {
+      assert_refused (bytes, base, NULL, ORTRAIN_MODEL_ERROR_EXTERNAL_DATA, part);
+      return;
+    }
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_bytes (bytes, base, &error);
+  g_assert_no_error (error);
+  g_assert_cmpmem (ortrain_tensor_peek (contents (model, "w")), 16, four, 16);
+}
+
+/* Links from snapshots/REVISION into the blobs beside it are followed, one step, to a plain file; no others are. */
+static void
+test_hub_cache (void)
+{
+  g_autofree char *root = g_build_filename (scratch, "hub", "models--a--b", NULL);
+  g_autofree char *blobs = g_build_filename (root, "blobs", NULL);
+  g_autofree char *snapshot = g_build_filename (root, "snapshots", "rev", NULL);
+  g_autofree char *inner = g_build_filename (snapshot, "onnx", NULL);
+  g_autofree char *absolute = g_build_filename (blobs, "good", NULL);
+  g_autofree char *fifo = g_build_filename (blobs, "fifo", NULL), *hard = g_build_filename (blobs, "hard", NULL);
+  make_file (root, "secret");
+  make_file (blobs, "good");
+  make_file (blobs, "sub/file");
+  make_file (blobs, "hard");
+  make_file (scratch, "hub/blobs/good"); /* of the folder above */
+  make_link (blobs, "chain", "good");
+  make_link (blobs, "evil", "/etc/passwd");
+  make_link (blobs, "out", "../secret");
+  g_assert_cmpint (mkfifo (fifo, 0600), ==, 0);
+  g_autofree char *other_name = g_build_filename (root, "other-name", NULL);
+  g_assert_cmpint (link (hard, other_name), ==, 0);
+
+  const struct
+  {
+    const char *name, *target, *part;
+  } cases[] = {
+    { "data", "../../blobs/good", NULL },
+    { "onnx/data", "../../../blobs/good", NULL },
+    { "onnx/deep/data", "../../../../blobs/good", NULL },
+    { "passwd", "/etc/passwd", "symbolic link" },
+    { "absolute", absolute, "symbolic link" },
+    { "up", "../../secret", "symbolic link" },
+    { "dots", "../../blobs/../secret", "symbolic link" },
+    { "only-dots", "../../blobs/..", "symbolic link" },
+    { "dot", "../../blobs/.", "symbolic link" },
+    { "blobs-only", "../../blobs/", "symbolic link" },
+    { "inner", "../../blobs/sub/file", "symbolic link" },
+    { "chain", "../../blobs/chain", "symbolic link" },
+    { "evil", "../../blobs/evil", "symbolic link" },
+    { "out", "../../blobs/out", "symbolic link" },
+    { "fifo", "../../blobs/fifo", "regular" },
+    { "folder", "../../blobs/sub", "regular" },
+    { "hard", "../../blobs/hard", "several hard links" },
+    { "missing", "../../blobs/none", "symbolic link" },
+    { "too-short", "../blobs/good", "symbolic link" },
+    { "too-far", "../../../blobs/good", "symbolic link" },
+    { "very-far", "../../../../../../../../../../../../../../../../../../../../blobs/good", "symbolic link" },
+    { "second", "data", "symbolic link" },
+    { "loop", "loop", "symbolic link" },
+    { "indirect", "../rev/../../blobs/good", "symbolic link" },
+  };
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      make_link (snapshot, cases[i].name, cases[i].target);
+      try_link (snapshot, cases[i].name, cases[i].part);
+    }
+  try_link (inner, "data", NULL);         /* the model lies deeper */
+  make_link (snapshot, "linked", "onnx"); /* a folder by a link */
+  try_link (snapshot, "linked/data", "symbolic link");
+  try_link (snapshot, "onnx/../data", NULL); /* beneath the folder of the model all the time */
+  try_link (snapshot, "../rev/data", "outside");
+
+  /* another layout; blobs that lie elsewhere */
+  make_link (root, "shots/rev/data", "../../blobs/good");
+  g_autofree char *shots = g_build_filename (root, "shots", "rev", NULL);
+  try_link (shots, "data", "symbolic link");
+  make_link (root, "other/blobs", "../blobs");
+  make_link (root, "other/snapshots/rev/data", "../../blobs/good");
+  g_autofree char *moved = g_build_filename (root, "other", "snapshots", "rev", NULL);
+  try_link (moved, "data", "symbolic link");
+  make_link (root, "third/snapshots", "../snapshots");
+  make_file (root, "third/blobs/good");
+  g_autofree char *linked = g_build_filename (root, "third", "snapshots", "rev", NULL);
+  try_link (linked, "data", NULL); /* the path that was typed may have links: it is the first folder's */
+}
+
 /* Three gigabytes of weights, most of them a hole in the file; and a model of which no weight may be copied. */
 static void
 test_large (void)
@@ -237,6 +350,7 @@ main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   scratch = g_dir_make_tmp ("ortrain-external-data-XXXXXX", NULL);
+  g_test_add_func ("/external-data/hub-cache", test_hub_cache);
   g_test_add_func ("/external-data/planted-links", test_planted_links);
   g_test_add_func ("/external-data/external", test_external);
   g_test_add_func ("/external-data/large", test_large);

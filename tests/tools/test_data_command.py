@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """The data that the `ortrain` command reads: test_data_command.py ORTRAIN."""
+import os
+import struct
 import unittest
 
 from ortrain_command import (     # unittest calls setUpModule
-                             INT64, Failures, main, node, npy, npz, ortrain, path, save, setUpModule, strict, tensor, value)
+                             INT64, Failures, field, main, node, npy, npz, ortrain, path, save, setUpModule, strict, tensor, value)
 
 N = 42
 X = [i * 37 % 101 / 101 for i in range(N * 3)]
@@ -146,6 +148,34 @@ class Sizes(Failures):
         table = strict(ortrain("plan", "one.onnx", "--batch", "3,4", "--json")[0])["batches"]
         self.assertEqual(["error" in row for row in table], [True, False])
         self.assertIn("Reshape 'reshape'", self.fails(1, "plan", "one.onnx", "--batch", "3,5"))
+
+
+class Links(Failures):
+    """Weights in files that are links."""
+    def test_links(self):
+        weights = struct.pack("<24f", *(i / 24 for i in range(24)))
+        external = (b"\x08\x08\x08\x03" + bytes([16, 1]) + field(8, b"w") + field(13, field(1, b"location") + field(2, b"w.data")) + b"\x70\x01")
+        save("linked.onnx", [node(b"MatMul", [b"x", b"w"], b"y")], [external], [value(b"x", b"n", 8)], [value(b"y", b"n", 3)])
+        os.makedirs(path("hub/blobs"))
+        os.makedirs(path("hub/snapshots/abc"))
+        os.makedirs(path("elsewhere"))
+        write("hub/blobs/2", weights)
+        os.rename(path("linked.onnx"), path("hub/blobs/1"))
+        for name, blob in ("linked.onnx", 1), ("w.data", 2):
+            os.symlink(f"../../blobs/{blob}", path(f"hub/snapshots/abc/{name}"))
+            os.symlink(path(f"hub/blobs/{blob}"), path(f"elsewhere/{name}"))
+        npz("linked.npz", x=("f", (6, 8), [i / 48 for i in range(48)]), labels=("q", (6,), [0, 1, 2] * 2))
+        write("eight.npy", npy("f", (6, 8), [i / 48 for i in range(48)]))
+        commands = (["check"], ["info"], ["train", "--data", "linked.npz"], ["eval", "--data", "linked.npz"], ["run", "--input", "x=eight.npy"], ["plan"],
+                    ["bench", "--steps", "1"])
+        for name, *more in commands:
+            ortrain(name, "hub/snapshots/abc/linked.onnx", *more)
+            self.assertIn("--allow-links", self.fails(1, name, "elsewhere/linked.onnx", *more))
+            ortrain(name, "elsewhere/linked.onnx", *more, "--allow-links")
+        for model, links in ("hub/snapshots/abc/linked.onnx", []), ("elsewhere/linked.onnx", ["--allow-links"]):
+            ortrain("train", model, "--data", "linked.npz", "--checkpoint", "state", "--export", "direct.onnx", "--threads", "1", *links)
+            ortrain("export", "state", "later.onnx", *links)
+            self.assertEqual(*(open(path(name + ".onnx.data"), "rb").read() for name in ("direct", "later")))
 
 
 class Losses(Failures):

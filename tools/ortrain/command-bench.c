@@ -48,6 +48,7 @@ run (int argc, char *argv[])
   g_autofree char *immediate = NULL;
   g_auto (GStrv) dims = NULL, inputs = NULL;
   g_autofree char *optimizer_name = NULL, *optimizer_state = NULL, *output = NULL, *loss_kind = NULL;
+  gboolean allow_links = FALSE;
   const GOptionEntry entries[] = {
     { "batch", 'b', 0, G_OPTION_ARG_INT, &batch,
       "Size of the first dimension of the inputs (64, or what the model takes)", "N" },
@@ -77,6 +78,7 @@ run (int argc, char *argv[])
     { "immediate-updates", 0, 0, G_OPTION_ARG_STRING, &immediate,
       "Move parameters in the backward pass, keep no gradients: on, off, auto (auto)", "WHEN" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
+    COMMAND_MODEL_ENTRIES (allow_links),
     { NULL },
   };
   ExitStatus status;
@@ -91,7 +93,7 @@ run (int argc, char *argv[])
 
   GError *error = NULL;
   const guint64 before = read_status ("VmRSS:"), device_before = get_device_memory ();
-  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
+  g_autoptr (OrtrainModel) model = command_load_model (argv[1], allow_links, &error);
   if (model == NULL)
     return command_fail (error);
   if (output == NULL)

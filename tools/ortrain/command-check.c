@@ -5,15 +5,17 @@ static ExitStatus
 run (int argc, char *argv[])
 {
   gboolean json = FALSE;
+  gboolean allow_links = FALSE;
   const GOptionEntry entries[] = {
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
+    COMMAND_MODEL_ENTRIES (allow_links),
     { NULL },
   };
   ExitStatus status;
   if (!command_parse (&command_check, entries, &argc, &argv, 1, 1, &status))
     return status;
   GError *error = NULL;
-  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
+  g_autoptr (OrtrainModel) model = command_load_model (argv[1], allow_links, &error);
   if (model == NULL)
     return command_fail (error);
   g_autoptr (OrtrainCheckReport) report = ortrain_model_check (model);

@@ -178,6 +178,7 @@ run (int argc, char *argv[])
   g_autofree char *provider = NULL, *precision = NULL;
   gboolean json = FALSE;
   g_auto (ImageSettings) images = IMAGE_SETTINGS_INIT;
+  gboolean allow_links = FALSE;
   const GOptionEntry entries[] = {
     { "data", 0, 0, G_OPTION_ARG_STRING, &path,
       "Inputs and targets, or a folder with a folder of pictures for each class",
@@ -200,6 +201,7 @@ run (int argc, char *argv[])
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
+    COMMAND_MODEL_ENTRIES (allow_links),
     { NULL },
   };
   ExitStatus status;
@@ -217,7 +219,7 @@ run (int argc, char *argv[])
   EvalLoss loss = EVAL_CROSS_ENTROPY;
   if (loss_name != NULL && !eval_loss_parse (loss_name, &loss, &error))
     return command_fail (error);
-  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
+  g_autoptr (OrtrainModel) model = command_load_model (argv[1], allow_links, &error);
   if (model == NULL)
     return command_fail (error);
   OrtrainGraph *graph = ortrain_model_get_graph (model, NULL); /* has inferred shapes */

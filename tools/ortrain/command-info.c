@@ -64,19 +64,21 @@ static ExitStatus
 run (int argc, char *argv[])
 {
   gboolean json = FALSE, dot = FALSE, nodes = FALSE, parameters = FALSE;
+  gboolean allow_links = FALSE;
   const GOptionEntry entries[] = {
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
     { "dot", 0, 0, G_OPTION_ARG_NONE, &dot, "Print the graph in the language of Graphviz", NULL },
     { "nodes", 0, 0, G_OPTION_ARG_NONE, &nodes, "Print every node", NULL },
     { "parameters", 0, 0, G_OPTION_ARG_NONE, &parameters,
       "Print every tensor of a floating type: whether it is trained, and why", NULL },
+    COMMAND_MODEL_ENTRIES (allow_links),
     { NULL },
   };
   ExitStatus status;
   if (!command_parse (&command_info, entries, &argc, &argv, 1, 1, &status))
     return status;
   GError *error = NULL;
-  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
+  g_autoptr (OrtrainModel) model = command_load_model (argv[1], allow_links, &error);
   if (model == NULL)
     return command_fail (error);
   g_autoptr (OrtrainCheckReport) report = parameters ? ortrain_model_check (model) : NULL;

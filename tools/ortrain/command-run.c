@@ -122,6 +122,7 @@ run (int argc, char *argv[])
   g_auto (ImageSettings) images = IMAGE_SETTINGS_INIT;
   gboolean any_images = FALSE;
   g_autofree char *provider = NULL, *precision = NULL;
+  gboolean allow_links = FALSE;
   const GOptionEntry entries[] = {
     { "input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &inputs, "An input, from a NumPy file or a picture",
       "NAME=FILE.npy|NAME=FILE.png" },
@@ -136,6 +137,7 @@ run (int argc, char *argv[])
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
+    COMMAND_MODEL_ENTRIES (allow_links),
     { NULL },
   };
   ExitStatus status;
@@ -147,7 +149,7 @@ run (int argc, char *argv[])
     return command_usage (&command_run, "--data is a FILE.csv with inputs; --header belongs to it");
 
   GError *error = NULL;
-  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
+  g_autoptr (OrtrainModel) model = command_load_model (argv[1], allow_links, &error);
   if (model == NULL)
     return command_fail (error);
   if (data != NULL && gives_all_inputs (model, inputs))

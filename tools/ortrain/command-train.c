@@ -342,6 +342,7 @@ run (int argc, char *argv[])
   g_autofree char *immediate = NULL, *config = NULL;
   g_auto (ImageSettings) images = IMAGE_SETTINGS_INIT;
   gint level = -1;
+  gboolean allow_links = FALSE;
   const GOptionEntry entries[] = {
     { "data", 0, 0, G_OPTION_ARG_STRING, &data,
       "Inputs and targets, or a folder with a folder of pictures for each class",
@@ -422,6 +423,7 @@ run (int argc, char *argv[])
       "Clusters to recompute, CLUSTER:STRATEGY:COUNT joined by commas, or a JSON file of them", "PLANS" },
     { "immediate-updates", 0, 0, G_OPTION_ARG_STRING, &immediate,
       "Move parameters in the backward pass, keep no gradients: on, off, auto (auto)", "WHEN" },
+    COMMAND_MODEL_ENTRIES (allow_links),
     { NULL },
   };
   ExitStatus status;
@@ -484,7 +486,7 @@ run (int argc, char *argv[])
       train_metrics_choose_monitor (monitor_text != NULL ? monitor_text : "loss", &metrics, &error);
   if (monitor == NULL)
     return command_fail (error);
-  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
+  g_autoptr (OrtrainModel) model = command_load_model (argv[1], allow_links, &error);
   if (model == NULL)
     return command_fail (error);
   const gboolean continues = resume && ortrain_checkpoint_exists (checkpoint);

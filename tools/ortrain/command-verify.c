@@ -130,7 +130,7 @@ verify_set (OrtrainInferenceSession *session, OrtrainGraph *graph, const char *d
 }
 
 static OnnxTestOutcome
-verify (const char *directory, char **why)
+verify (const char *directory, gboolean allow_links, char **why)
 {
   GError *error = NULL;
   g_autofree char *path = g_build_filename (directory, "model.onnx", NULL);
@@ -141,7 +141,7 @@ verify (const char *directory, char **why)
       *why = g_strdup ("model.onnx is not part of the package; data.json says where it is to be had");
       return ONNX_TEST_SKIP;
     }
-  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (path, &error);
+  g_autoptr (OrtrainModel) model = command_load_model (path, allow_links, &error);
   OrtrainGraph *file = model != NULL ? ortrain_model_get_file_graph (model) : NULL;
   if (file != NULL && (has_strings (ortrain_graph_get_inputs (file)) || has_strings (ortrain_graph_get_outputs (file))))
     {
@@ -233,9 +233,11 @@ static ExitStatus
 run (int argc, char *argv[])
 {
   Report report = { 0 };
+  gboolean allow_links = FALSE;
   const GOptionEntry entries[] = {
     { "quiet", 'q', 0, G_OPTION_ARG_NONE, &report.quiet, "Print failures, what is new, and the last line only", NULL },
     { "listed", 0, 0, G_OPTION_ARG_NONE, &report.listed, "Only tests that the list has may fail", NULL },
+    COMMAND_MODEL_ENTRIES (allow_links),
     { NULL },
   };
   ExitStatus status;
@@ -249,7 +251,7 @@ run (int argc, char *argv[])
     {
       g_autofree char *why = NULL;
       g_autofree char *name = g_path_get_basename (argv[i]);
-      const OnnxTestOutcome outcome = verify (argv[i], &why);
+      const OnnxTestOutcome outcome = verify (argv[i], allow_links, &why);
       report_test (&report, g_hash_table_lookup (list, name), name, outcome, why);
     }
   g_print ("%u passed, %u failed, %u skipped\n", report.counts[ONNX_TEST_PASS], report.counts[ONNX_TEST_FAIL],

@@ -119,6 +119,14 @@ command_usage (const Command *command, const char *format, ...)
   return EXIT_USAGE;
 }
 
+OrtrainModel *
+command_load_model (const char *path, gboolean allow_links, GError **error)
+{
+  g_autoptr (OrtrainModelLimits) limits = ortrain_model_limits_new ();
+  ortrain_model_limits_set_allow_links (limits, allow_links);
+  return ortrain_model_new_from_file_with_limits (path, limits, error);
+}
+
 void
 command_print_json (JsonBuilder *builder)
 {

@@ -37,6 +37,13 @@ ExitStatus command_fail (GError *error);
 ExitStatus command_usage (const Command *command, const char *format, ...) G_GNUC_PRINTF (2, 3);
 /* Member "floating_tensors": a list of OrtrainParameterInfo, as objects. */
 void command_add_parameters (JsonBuilder *builder, GListModel *parameters);
+/* For the tables of options of commands that read a model. */
+#define COMMAND_MODEL_ENTRIES(allow_links)                                                                             \
+  {                                                                                                                    \
+    "allow-links", 0, 0, G_OPTION_ARG_NONE, &(allow_links),                                                            \
+        "Follow symbolic links to the model's files of weights, which may lie anywhere", NULL                          \
+  }
+OrtrainModel *command_load_model (const char *path, gboolean allow_links, GError **error);
 void command_print_json (JsonBuilder *builder);
 void command_add_number (JsonBuilder *builder, double number); /* JSON has no NaN: null */
 char *command_format_bytes (guint64 bytes);                    /* "17.2 MiB" */

@@ -44,7 +44,7 @@ planned_clear (Planned *self)
 gboolean
 planned_make (Planned *self, const char *path, const PlanSettings *settings, GError **error)
 {
-  self->model = ortrain_model_new_from_file (path, error);
+  self->model = command_load_model (path, settings->allow_links, error);
   if (self->model == NULL)
     return FALSE;
   const char *output = settings->output;

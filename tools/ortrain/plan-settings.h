@@ -9,6 +9,7 @@ typedef struct
   char *batch, *immediate, *precision, *state, *budget_text, *config, *offload, *output, *loss; /* as typed, or NULL */
   char **dims;
   gint seq, level; /* G_MININT, -1: not given */
+  gboolean allow_links;
   GArray *batches; /* of gint64, from batch; or NULL */
   guint64 budget;  /* bytes, 0: any number */
 } PlanSettings;
@@ -72,6 +73,7 @@ typedef struct
         &(settings).offload,                                                                                           \
         "Meet the budget by values that leave the memory until the backward pass, too: on, off, auto (auto)",          \
         "WHEN" },                                                                                                      \
+      COMMAND_MODEL_ENTRIES ((settings).allow_links),                                                                  \
   {                                                                                                                    \
     "budget", 0, 0, G_OPTION_ARG_STRING, &(settings).budget_text,                                                      \
         "What a step may hold, like 1.5GiB (any number of bytes)", "BYTES"                                             \
