@@ -94,7 +94,7 @@ ortrain_resize_transform (const OrtrainResizeMode *mode, const OrtrainResizeAxis
       const float s = (float) scale, at = (float) x;
       if (t == ORTRAIN_RESIZE_ASYMMETRIC)
         return (double) (at / s);
-      if (t == ORTRAIN_RESIZE_HALF_PIXEL || (t == ORTRAIN_RESIZE_PYTORCH_HALF_PIXEL && wide != 1))
+      if (t == ORTRAIN_RESIZE_HALF_PIXEL || (t == ORTRAIN_RESIZE_PYTORCH_HALF_PIXEL && axis->n_out > 1))
         return (double) ((at + 0.5f) / s - 0.5f);
     }
   switch (t)
@@ -104,7 +104,7 @@ ortrain_resize_transform (const OrtrainResizeMode *mode, const OrtrainResizeAxis
     case ORTRAIN_RESIZE_ALIGN_CORNERS:
       return wide == 1 ? 0 : x * (in - 1) / (wide - 1);
     case ORTRAIN_RESIZE_PYTORCH_HALF_PIXEL:
-      return wide == 1 ? -0.5 : (x + 0.5) / scale - 0.5;
+      return axis->n_out <= 1 ? 0 : (x + 0.5) / scale - 0.5;
     case ORTRAIN_RESIZE_TF_HALF_PIXEL_FOR_NN:
       return (x + 0.5) / scale;
     case ORTRAIN_RESIZE_TF_CROP_AND_RESIZE:

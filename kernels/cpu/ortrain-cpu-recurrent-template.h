@@ -41,9 +41,25 @@ R (activate) (const Activation *self, REAL *x, gint64 n)
     }
 }
 
-/* d = d · f' as a function of y = f (x). What was clipped has no derivative: it has exactly the value of the bounds. */
+/* As it is read again where it was stored in that type. */
+static REAL
+R (round_as) (OrtrainDType dtype, REAL x)
+{
+#if !IS_DOUBLE
+  guint16 stored;
+  if (ortrain_dtype_is_half (dtype))
+    {
+      ortrain_elements_store (dtype, &stored, 0, 1, &x);
+      ortrain_elements_load (dtype, &stored, 0, 1, &x);
+    }
+#endif
+  return x;
+}
+
+/* d = d · f' as a function of y = f (x), which was stored as `dtype`. What was clipped has no derivative: it has exactly
+ * the value of the bounds, rounded likewise. */
 static void
-R (chain) (const Activation *self, REAL *d, const REAL *y, gint64 n)
+R (chain) (const Activation *self, REAL *d, const REAL *y, OrtrainDType dtype, gint64 n)
 {
   const REAL alpha = (REAL) self->alpha, beta = (REAL) self->beta, one = 1;
 #undef EACH
@@ -57,6 +73,8 @@ R (chain) (const Activation *self, REAL *d, const REAL *y, gint64 n)
       REAL high = (REAL) self->clip, low = -high;
       R (activate) (self, &high, 1);
       R (activate) (self, &low, 1);
+      high = R (round_as) (dtype, high);
+      low = R (round_as) (dtype, low);
       for (gint64 i = 0; i < n; i++)
         d[i] = y[i] == high || y[i] == low ? 0 : d[i];
     }
@@ -72,8 +90,13 @@ R (chain) (const Activation *self, REAL *d, const REAL *y, gint64 n)
     case ACT_AFFINE:
       EACH (d[i] * alpha);
     case ACT_LEAKY_RELU:
-      EACH (y[i] < 0 ? d[i] * alpha : d[i]);
+      EACH (y[i] > 0 ? d[i] : d[i] * alpha); /* 0 where alpha is */
     case ACT_SCALED_TANH:
+      if (alpha == 0)
+        {
+          memset (d, 0, (gsize) n * sizeof (REAL));
+          break;
+        }
       EACH (d[i] * beta * (alpha - y[i] * y[i] / alpha));
     case ACT_HARD_SIGMOID:
       EACH (F (hard_sigmoid_grad) (d[i], y[i], alpha));
@@ -147,6 +170,22 @@ R (place) (const RecurrentPlan *plan, gint64 t, gint64 b, gint64 n)
   return (t * plan->directions * plan->batch + b) * n;
 }
 
+/* What the state begins with, or its gradient ends with, of rows without a step: such a row gives zeros, whatever its
+ * initial state is, as ONNX Runtime does. */
+static void
+R (clear_empty_rows) (const RecurrentRun *run)
+{
+  const RecurrentPlan *plan = run->plan;
+  for (gint64 b = 0; run->lengths != NULL && b < plan->batch; b++)
+    {
+      if (ortrain_kernel_index (run->lengths, plan->lengths_64, b) > 0)
+        continue;
+      memset ((REAL *) run->state + b * plan->hidden, 0, (gsize) plan->hidden * sizeof (REAL));
+      if (plan->cell == CELL_LSTM)
+        memset ((REAL *) run->cell + b * plan->hidden, 0, (gsize) plan->hidden * sizeof (REAL));
+    }
+}
+
 /* ---- Forward ---- */
 
 /* The initial state, and one bias of two: that of the candidate's recurrent part stands alone when it is reset. */
@@ -179,6 +218,7 @@ R (start) (RecurrentRun *run)
     R (load) (&run->c0, 0, plan->batch * H, run->cell);
   else if (plan->cell == CELL_LSTM)
     memset (run->cell, 0, bytes);
+  R (clear_empty_rows) (run);
 }
 
 /* After the sequence's end: Y is zero, and so is what is saved. */
@@ -336,6 +376,7 @@ R (start_grad) (RecurrentRun *run)
     R (load) (&run->dy_c, 0, n, run->cell);
   else if (plan->cell == CELL_LSTM)
     memset (run->cell, 0, bytes);
+  R (clear_empty_rows) (run);
 }
 
 /* Where row b was before step t: the step that came before, or -1 for the initial state. */
@@ -409,7 +450,7 @@ R (rnn_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
       memcpy (gates, dh, (gsize) H * sizeof (REAL));
       R (chain)
       (&plan->f[run->direction], gates,
-       R (read) (&run->y_in, R (place) (plan, run->t, b, H), H, R (get_scratch) (run, worker)), H);
+       R (read) (&run->y_in, R (place) (plan, run->t, b, H), H, R (get_scratch) (run, worker)), run->y_in.dtype, H);
       memset (dh, 0, (gsize) H * sizeof (REAL)); /* the product adds what goes on */
     }
 }
@@ -439,8 +480,8 @@ R (gru_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
           dcandidate[i] = dh[i] * (1 - z[i]);
           dh[i] *= z[i];
         }
-      R (chain) (&plan->f[run->direction], dz, z, H);
-      R (chain) (&plan->g[run->direction], dcandidate, candidate, H);
+      R (chain) (&plan->f[run->direction], dz, z, run->saved_in.dtype, H);
+      R (chain) (&plan->g[run->direction], dcandidate, candidate, run->saved_in.dtype, H);
       if (plan->reset_after)
         {
           for (gint64 i = 0; i < H; i++)
@@ -448,7 +489,7 @@ R (gru_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
               reset[i] = dcandidate[i] * r[i];
               dr[i] = dcandidate[i] * product[i];
             }
-          R (chain) (&plan->f[run->direction], dr, r, H);
+          R (chain) (&plan->f[run->direction], dr, r, run->saved_in.dtype, H);
         }
       else
         for (gint64 i = 0; i < H; i++)
@@ -477,7 +518,7 @@ R (reset_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
           dr[i] = tmp[i] * before[i];
           dh[i] += tmp[i] * r[i];
         }
-      R (chain) (&plan->f[run->direction], dr, r, H);
+      R (chain) (&plan->f[run->direction], dr, r, run->saved_in.dtype, H);
     }
 }
 
@@ -518,8 +559,8 @@ R (lstm_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
           dout[i] = dh[i] * tmp[i];
           dh[i] *= out[i];
         }
-      R (chain) (f, dout, out, H);
-      R (chain) (h, dh, tmp, H);
+      R (chain) (f, dout, out, run->saved_in.dtype, H);
+      R (chain) (h, dh, tmp, ORTRAIN_DTYPE_UNDEFINED, H);
       for (gint64 i = 0; i < H; i++)
         {
           REAL d = dc[i] + dh[i] + (p != NULL ? dout[i] * p[H + i] : 0);
@@ -530,10 +571,10 @@ R (lstm_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
           dc[i] = d * forget[i];
           dh[i] = 0; /* the product adds what goes on */
         }
-      R (chain) (f, din, in, H);
+      R (chain) (f, din, in, run->saved_in.dtype, H);
       if (!plan->coupled)
-        R (chain) (f, dforget, forget, H);
-      R (chain) (&plan->g[run->direction], dcandidate, candidate, H);
+        R (chain) (f, dforget, forget, run->saved_in.dtype, H);
+      R (chain) (&plan->g[run->direction], dcandidate, candidate, run->saved_in.dtype, H);
       if (p != NULL)
         for (gint64 i = 0; i < H; i++)
           dc[i] += din[i] * p[i] + dforget[i] * p[2 * H + i];

@@ -61,11 +61,22 @@ struct Activation
       }
   }
 
-  /* d · f' as a function of y = f (x). What was clipped has no derivative: it has exactly the value of the bounds. */
+  /* f (x) as it is read again where it was stored in that type. */
   __device__ float
-  chain (float d, float y) const
+  get_stored (float x, OrtrainDType dtype) const
   {
-    if (clip < INFINITY && (y == get (clip) || y == get (-clip)))
+    const float y = get (x);
+    return dtype == ORTRAIN_DTYPE_FLOAT16    ? ortrain_widen (ortrain_narrow<OrtrainHalf> (y))
+           : dtype == ORTRAIN_DTYPE_BFLOAT16 ? ortrain_widen (ortrain_narrow<OrtrainBfloat16> (y))
+                                             : y;
+  }
+
+  /* d · f' as a function of y = f (x), which was stored as `dtype`. What was clipped has no derivative: it has exactly the
+   * value of the bounds, rounded likewise. */
+  __device__ float
+  chain (float d, float y, OrtrainDType dtype) const
+  {
+    if (clip < INFINITY && (y == get_stored (clip, dtype) || y == get_stored (-clip, dtype)))
       d = 0;
     switch (kind)
       {
@@ -79,9 +90,9 @@ struct Activation
       case ACT_AFFINE:
         return d * alpha;
       case ACT_LEAKY_RELU:
-        return y < 0 ? d * alpha : d;
+        return y > 0 ? d : d * alpha; /* 0 where alpha is */
       case ACT_SCALED_TANH:
-        return d * beta * (alpha - y * y / alpha);
+        return alpha == 0 ? 0 : d * beta * (alpha - y * y / alpha);
       case ACT_HARD_SIGMOID:
         return ortrain_f32_hard_sigmoid_grad (d, y, alpha);
       case ACT_ELU:
@@ -117,6 +128,13 @@ struct Run
   {
     return lengths == NULL ||
            step < (lengths_64 ? ((const gint64 *) lengths)[row] : (gint64) ((const gint32 *) lengths)[row]);
+  }
+
+  /* A row of length 0 gives zeros, whatever its initial state is. */
+  __device__ bool
+  has_steps (gint64 row) const
+  {
+    return lengths == NULL || is_active (0, row);
   }
 
   __device__ gint64
@@ -237,9 +255,10 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) start_kernel (Run run, bool has_cell)
     }
   UNITS (run, row, i)
   {
-    run.state[unit] = run.h0.is_there () ? run.h0.get (run.get_state (row, i)) : 0;
+    const bool begins = run.has_steps (row);
+    run.state[unit] = begins && run.h0.is_there () ? run.h0.get (run.get_state (row, i)) : 0;
     if (has_cell)
-      run.cell[unit] = run.c0.is_there () ? run.c0.get (run.get_state (row, i)) : 0;
+      run.cell[unit] = begins && run.c0.is_there () ? run.c0.get (run.get_state (row, i)) : 0;
   }
 }
 
@@ -328,9 +347,10 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) start_grad_kernel (Run run, bool has_cell
 {
   UNITS (run, row, i)
   {
-    run.state[unit] = run.dy_h.is_there () ? run.dy_h.get (run.get_state (row, i)) : 0;
+    const bool begins = run.has_steps (row);
+    run.state[unit] = begins && run.dy_h.is_there () ? run.dy_h.get (run.get_state (row, i)) : 0;
     if (has_cell)
-      run.cell[unit] = run.dy_c.is_there () ? run.dy_c.get (run.get_state (row, i)) : 0;
+      run.cell[unit] = begins && run.dy_c.is_there () ? run.dy_c.get (run.get_state (row, i)) : 0;
   }
 }
 
@@ -356,7 +376,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) rnn_grad_kernel (Run run)
     if (run.skip_grad (row, i, false))
       continue;
     const float y = run.y.get (run.get_row (run.t, row) * run.hidden + i);
-    run.values[(run.t * run.batch + row) * run.hidden + i] = run.f.chain (run.get_dh (row, i), y);
+    run.values[(run.t * run.batch + row) * run.hidden + i] = run.f.chain (run.get_dh (row, i), y, run.y.dtype);
     run.state[unit] = 0; /* the product adds what goes on */
   }
 }
@@ -370,16 +390,17 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) gru_grad_kernel (Run run)
     const gint64 H = run.hidden, at = run.t * run.batch + row;
     if (run.skip_grad (row, i, true))
       continue;
+    const OrtrainDType type = run.saved_values.dtype;
     const float z = run.get_saved (run.t, row, 0, i), r = run.get_saved (run.t, row, 1, i);
     const float candidate = run.get_saved (run.t, row, 2, i), before = run.previous[at * H + i];
-    const float dh = run.get_dh (row, i), dcandidate = run.g.chain (dh * (1 - z), candidate);
+    const float dh = run.get_dh (row, i), dcandidate = run.g.chain (dh * (1 - z), candidate, type);
     float *gates = run.values + at * 3 * H + i;
-    gates[0] = run.f.chain (dh * (before - candidate), z);
+    gates[0] = run.f.chain (dh * (before - candidate), z, type);
     gates[2 * H] = dcandidate;
     run.state[unit] = dh * z;
     if (run.reset_after)
       {
-        gates[H] = run.f.chain (dcandidate * run.get_saved (run.t, row, 3, i), r);
+        gates[H] = run.f.chain (dcandidate * run.get_saved (run.t, row, 3, i), r, type);
         run.reset[at * H + i] = dcandidate * r;
       }
     else
@@ -397,7 +418,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) gru_reset_grad_kernel (Run run)
     if (!run.is_active (run.t, row))
       continue;
     const float r = run.get_saved (run.t, row, 1, i), d = run.tmp[unit];
-    run.values[at * 3 * H + H + i] = run.f.chain (d * run.previous[at * H + i], r);
+    run.values[at * 3 * H + H + i] = run.f.chain (d * run.previous[at * H + i], r, run.saved_values.dtype);
     run.state[unit] += d * r;
   }
 }
@@ -411,18 +432,20 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) lstm_grad_kernel (Run run)
     if (run.skip_grad (row, i, false))
       continue;
     const bool peeps = run.p.is_there ();
+    const OrtrainDType type = run.saved_values.dtype;
     const float in = run.get_saved (run.t, row, 0, i), out = run.get_saved (run.t, row, 1, i);
     const float forget = run.get_saved (run.t, row, 2, i), candidate = run.get_saved (run.t, row, 3, i);
     const float activated = run.h.get (run.get_saved (run.t, row, 4, i)), was = run.get_cell_before (run.t, row, i);
-    const float dh = run.get_dh (row, i), dout = run.f.chain (dh * activated, out);
-    const float d = run.cell[unit] + run.h.chain (dh * out, activated) + (peeps ? dout * run.p.get (at + H) : 0);
-    const float din = run.f.chain (d * candidate - (run.coupled ? d * was : 0), in);
-    const float dforget = run.coupled ? 0 : run.f.chain (d * was, forget);
+    const float dh = run.get_dh (row, i), dout = run.f.chain (dh * activated, out, type);
+    const float d = run.cell[unit] + run.h.chain (dh * out, activated, ORTRAIN_DTYPE_FLOAT32) +
+                    (peeps ? dout * run.p.get (at + H) : 0);
+    const float din = run.f.chain (d * candidate - (run.coupled ? d * was : 0), in, type);
+    const float dforget = run.coupled ? 0 : run.f.chain (d * was, forget, type);
     float *gates = run.values + (run.t * run.batch + row) * 4 * H + i;
     gates[0] = din;
     gates[H] = dout;
     gates[2 * H] = dforget;
-    gates[3 * H] = run.g.chain (d * in, candidate);
+    gates[3 * H] = run.g.chain (d * in, candidate, type);
     run.cell[unit] = d * forget + (peeps ? din * run.p.get (at) + dforget * run.p.get (at + 2 * H) : 0);
     run.state[unit] = 0; /* the product adds what goes on */
   }

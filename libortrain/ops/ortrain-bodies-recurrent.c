@@ -92,9 +92,19 @@ activate (OrtrainBody *self, const Activation *f, OrtrainValue *x)
   return ortrain_body_op_with (self, ops[i].op_type, attributes, x, NULL, NULL);
 }
 
-/* f' as a function of y = f (x). What was clipped has exactly the value of the bounds, and no derivative. */
+/* f (x) as it is read again where it was stored in the type of input i. */
 static OrtrainValue *
-slope (OrtrainBody *self, const Activation *f, OrtrainValue *y)
+activate_as (OrtrainBody *self, const Activation *f, OrtrainValue *x, guint i)
+{
+  const OrtrainDType dtype = ortrain_node_input (self->node, i)->dtype;
+  OrtrainValue *y = activate (self, f, x);
+  return ortrain_dtype_is_half (dtype) ? ortrain_body_cast (self, ortrain_body_cast (self, y, dtype), y->dtype) : y;
+}
+
+/* f' as a function of y = f (x), which is part of input i. What was clipped has exactly the value of the bounds, rounded
+ * likewise, and no derivative. */
+static OrtrainValue *
+slope (OrtrainBody *self, const Activation *f, OrtrainValue *y, guint i)
 {
   OrtrainValue *one = NUMBER (y, 1), *zero = NUMBER (y, 0), *alpha = NUMBER (y, f->alpha), *result;
   if (g_str_equal (f->name, "sigmoid"))
@@ -106,7 +116,9 @@ slope (OrtrainBody *self, const Activation *f, OrtrainValue *y)
   else if (g_str_equal (f->name, "affine"))
     result = OP2 ("Expand", alpha, OP1 ("Shape", y));
   else if (g_str_equal (f->name, "leakyrelu"))
-    result = WHERE (OP2 ("Less", y, zero), alpha, one);
+    result = WHERE (OP2 ("Greater", y, zero), one, alpha);
+  else if (g_str_equal (f->name, "scaledtanh") && f->alpha == 0)
+    result = OP2 ("Expand", zero, OP1 ("Shape", y));
   else if (g_str_equal (f->name, "scaledtanh"))
     result = MUL (NUMBER (y, f->beta), SUB (alpha, OP2 ("Div", MUL (y, y), alpha)));
   else if (g_str_equal (f->name, "hardsigmoid"))
@@ -123,7 +135,7 @@ slope (OrtrainBody *self, const Activation *f, OrtrainValue *y)
   if (!f->is_clipped)
     return result;
   OrtrainValue *bound = NUMBER (y, ortrain_body_float (self, "clip", 0));
-  OrtrainValue *high = activate (self, f, bound), *low = activate (self, f, OP1 ("Neg", bound));
+  OrtrainValue *high = activate_as (self, f, bound, i), *low = activate_as (self, f, OP1 ("Neg", bound), i);
   return WHERE (OP2 ("Or", OP2 ("Equal", y, high), OP2 ("Equal", y, low)), zero, result);
 }
 
@@ -242,11 +254,11 @@ prepare_lstm (OrtrainBody *self, Direction *run, OrtrainValue *saved)
   run->c = chunk (self, recurrent, saved, 2, 4, 1);
   run->c_before = shift (self, run, run->c, part (self, ortrain_body_input (self, INITIAL_C), 0, run->d));
   OrtrainValue *y = activate (self, h, run->c);
-  run->of_out = MUL (y, slope (self, f, out));
-  run->of_cell = MUL (out, slope (self, h, y));
-  run->of_first = MUL (recurrent->coupled ? SUB (candidate, run->c_before) : candidate, slope (self, f, in));
-  run->of_forget = recurrent->coupled ? NULL : MUL (run->c_before, slope (self, f, forget));
-  run->of_candidate = MUL (in, slope (self, &recurrent->g[run->d], candidate));
+  run->of_out = MUL (y, slope (self, f, out, SAVED));
+  run->of_cell = MUL (out, slope (self, h, y, SAVED));
+  run->of_first = MUL (recurrent->coupled ? SUB (candidate, run->c_before) : candidate, slope (self, f, in, SAVED));
+  run->of_forget = recurrent->coupled ? NULL : MUL (run->c_before, slope (self, f, forget, SAVED));
+  run->of_candidate = MUL (in, slope (self, &recurrent->g[run->d], candidate, SAVED));
   run->keep = forget;
 }
 
@@ -280,10 +292,11 @@ prepare_gru (OrtrainBody *self, Direction *run, OrtrainValue *saved)
   OrtrainValue *candidate = chunk (self, recurrent, saved, 2, 2, 1);
   run->keep = chunk (self, recurrent, saved, 2, 0, 1);
   run->reset = chunk (self, recurrent, saved, 2, 1, 1);
-  run->of_first = MUL (SUB (run->h_before, candidate), slope (self, f, run->keep));
-  run->of_candidate = MUL (SUB (NUMBER (run->keep, 1), run->keep), slope (self, &recurrent->g[run->d], candidate));
+  run->of_first = MUL (SUB (run->h_before, candidate), slope (self, f, run->keep, SAVED));
+  run->of_candidate =
+      MUL (SUB (NUMBER (run->keep, 1), run->keep), slope (self, &recurrent->g[run->d], candidate, SAVED));
   run->of_reset = MUL (recurrent->reset_after ? chunk (self, recurrent, saved, 2, 3, 1) : run->h_before,
-                       slope (self, f, run->reset));
+                       slope (self, f, run->reset, SAVED));
   run->r_first = chunk (self, recurrent, run->r, 0, 0, 2);
   run->r_candidate = chunk (self, recurrent, run->r, 0, 2, 1);
 }
@@ -324,6 +337,11 @@ static void
 run_steps (OrtrainBody *self, Direction *run, OrtrainValue **dh, OrtrainValue **dc)
 {
   const Recurrent *recurrent = run->recurrent;
+  if (recurrent->length > 0) /* a row without a step gives zeros */
+    {
+      *dh = only_active (self, run, 0, *dh, NULL);
+      *dc = only_active (self, run, 0, *dc, NULL);
+    }
   for (gint64 s = recurrent->length - 1; s >= 0; s--)
     {
       const gint64 t = run->reverse ? recurrent->length - 1 - s : s;
@@ -479,7 +497,7 @@ ortrain_body_recurrent_grad (OrtrainBody *self)
       else if (recurrent.is_gru)
         prepare_gru (self, &run, kept);
       else
-        run.of_first = slope (self, &recurrent.f[d], y);
+        run.of_first = slope (self, &recurrent.f[d], y, Y);
       find_results (self, &run, results[d]);
     }
   for (guint k = 0; k < N_RESULTS; k++)

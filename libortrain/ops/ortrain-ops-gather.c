@@ -321,8 +321,35 @@ zeros_like (OrtrainGradContext *ctx, OrtrainValue *like)
   return ortrain_grad_op2 (ctx, "Expand", ortrain_grad_const (ctx, like, 0), ortrain_grad_shape_of (ctx, like));
 }
 
+/* 1 where `condition` is true, else 0; in the type of `like`. */
+static OrtrainValue *
+count_true (OrtrainGradContext *ctx, OrtrainValue *condition, OrtrainValue *like)
+{
+  return ortrain_grad_op3 (ctx, "Where", condition, ortrain_grad_const (ctx, like, 1),
+                           ortrain_grad_const (ctx, like, 0));
+}
+
+/* y = data · product of the updates at a place. An update's factor is the product of all others there: of those that are
+ * not zero, if none of the others is. */
+static OrtrainValue *
+grad_of_factors (OrtrainGradContext *ctx, gboolean nd, OrtrainValue *dy)
+{
+  OrtrainValue *data = ortrain_grad_input (ctx, 0), *updates = ortrain_grad_input (ctx, 2);
+  OrtrainValue *zero = ortrain_grad_const (ctx, dy, 0), *one = ortrain_grad_const (ctx, dy, 1);
+  OrtrainValue *data_is_zero = ortrain_grad_op2 (ctx, "Equal", data, zero);
+  OrtrainValue *update_is_zero = ortrain_grad_op2 (ctx, "Equal", updates, zero);
+  OrtrainValue *own_zeros = count_true (ctx, update_is_zero, dy);
+  OrtrainValue *zeros = scatter (ctx, nd, count_true (ctx, data_is_zero, dy), own_zeros, "add");
+  OrtrainValue *factor = ortrain_grad_op3 (ctx, "Where", update_is_zero, one, updates);
+  OrtrainValue *product = scatter (ctx, nd, ortrain_grad_op3 (ctx, "Where", data_is_zero, one, data), factor, "mul");
+  OrtrainValue *slope =
+      ortrain_grad_op2 (ctx, "Div", gather (ctx, nd, ortrain_grad_op2 (ctx, "Mul", dy, product)), factor);
+  OrtrainValue *no_other = ortrain_grad_op2 (ctx, "Equal", gather (ctx, nd, zeros), own_zeros);
+  return ortrain_grad_op3 (ctx, "Where", no_other, slope, zero);
+}
+
 /* none: an element that was overwritten gets nothing; with one index twice the operator itself is undefined.
- * add: both get dy. mul: y = data * product of the updates. max, min: whoever won gets it; at ties, each. */
+ * add: both get dy. max, min: those that reach the result share it. */
 static gboolean
 grad_scatter (OrtrainGradContext *ctx, gboolean nd)
 {
@@ -349,22 +376,18 @@ grad_scatter (OrtrainGradContext *ctx, gboolean nd)
       if (wants_data)
         ortrain_grad_set (ctx, 0, scatter (ctx, nd, dy, updates, "mul"));
       if (wants_updates)
-        {
-          OrtrainValue *product = ortrain_grad_op2 (ctx, "Mul", dy, ortrain_grad_output (ctx, 0));
-          ortrain_grad_set (ctx, 2, ortrain_grad_op2 (ctx, "Div", gather (ctx, nd, product), updates));
-        }
+        ortrain_grad_set (ctx, 2, grad_of_factors (ctx, nd, dy));
     }
   else
     {
       OrtrainValue *y = ortrain_grad_output (ctx, 0);
+      OrtrainValue *data_wins = count_true (ctx, ortrain_grad_op2 (ctx, "Equal", data, y), dy);
+      OrtrainValue *update_wins = count_true (ctx, ortrain_grad_op2 (ctx, "Equal", gather (ctx, nd, y), updates), dy);
+      OrtrainValue *share = ortrain_grad_op2 (ctx, "Div", dy, scatter (ctx, nd, data_wins, update_wins, "add"));
       if (wants_data)
-        ortrain_grad_set (ctx, 0,
-                          ortrain_grad_op3 (ctx, "Where", ortrain_grad_op2 (ctx, "Equal", data, y), dy,
-                                            ortrain_grad_const (ctx, dy, 0)));
+        ortrain_grad_set (ctx, 0, ortrain_grad_op2 (ctx, "Mul", share, data_wins));
       if (wants_updates)
-        ortrain_grad_set (ctx, 2,
-                          ortrain_grad_op3 (ctx, "Where", ortrain_grad_op2 (ctx, "Equal", gather (ctx, nd, y), updates),
-                                            gather (ctx, nd, dy), ortrain_grad_const (ctx, dy, 0)));
+        ortrain_grad_set (ctx, 2, ortrain_grad_op2 (ctx, "Mul", gather (ctx, nd, share), update_wins));
     }
   return TRUE;
 }

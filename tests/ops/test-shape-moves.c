@@ -313,7 +313,29 @@ test_resize (void)
   op_test_gradient (&t, 1, 0);
   op_test_end (&t);
 
+  /* one element is the first one, in whatever way elements between are computed, as in ONNX's text and ONNX Runtime */
   static const char *const modes[] = { "nearest", "linear", "cubic" };
+  for (guint m = 0; m < G_N_ELEMENTS (modes); m++)
+    for (guint by_scale = 0; by_scale < 2; by_scale++)
+      {
+        op_test_begin (&t);
+        OP_IN (&t, FLOAT64, OP_DIMS (2, 5), 1, 2, 3, 4, 5, -1, 7, 2, 0, 3);
+        OP_ABSENT (&t);
+        if (by_scale)
+          OP_IN (&t, FLOAT32, OP_DIMS (2), 0.5, 0.3); /* 1.5 elements are one */
+        else
+          {
+            OP_ABSENT (&t);
+            OP_INTS (&t, 1, 1);
+          }
+        ortrain_attributes_set_string (t.attributes, "mode", modes[m]);
+        ortrain_attributes_set_string (t.attributes, "coordinate_transformation_mode", "pytorch_half_pixel");
+        OP_RUN (&t, "Resize", 1);
+        OP_OUT (&t, 0, OP_DIMS (1, 1), 1);
+        op_test_gradient (&t, 1, 0);
+        op_test_end (&t);
+      }
+
   static const char *const transformations[] = { "half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel",
                                                  "half_pixel_symmetric" };
   for (guint m = 0; m < 3; m++)
