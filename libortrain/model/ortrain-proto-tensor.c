@@ -3,6 +3,7 @@
 
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-dtype-private.h"
+#include "core/ortrain-dtype-text-private.h"
 #include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -380,9 +381,11 @@ ortrain_proto_tensors_get (OrtrainProtoTensors *self, const Ortrain__Ox__TensorP
         g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED,
                      "Tensor '%s' holds strings, which are not supported", ortrain_text_show (owner));
       else
-        g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED,
-                     "Tensor '%s' has element type %d of ONNX, which is not supported", ortrain_text_show (owner),
-                     proto->data_type);
+        {
+          g_autofree char *why = ortrain_dtype_explain_unsupported (proto->data_type);
+          g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED, "Tensor '%s' has %s",
+                       ortrain_text_show (owner), why);
+        }
       return NULL;
     }
   if (proto->segment != NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-graph-reader-state-private.h"
 
+#include "core/ortrain-dtype-text-private.h"
 #include "core/ortrain-text-private.h"
 
 /* Some writers put "?" or nothing for every size that they do not know: two of those are two sizes. */
@@ -24,17 +25,22 @@ ortrain_reader_read_type (OrtrainReaderState *state, OrtrainGraph *graph, const 
   if (info->type->value_case != ORTRAIN__OX__TYPE_PROTO__VALUE_TENSOR_TYPE)
     {
       if (needed)
-        ortrain_reader_unsupported (
-            state, "Value '%s' is a sequence, a map, an optional or a sparse tensor, which is not supported",
-            ortrain_text_show (ortrain_reader_text (info->name)));
+        ortrain_reader_unsupported (state,
+                                    "Value '%s' is a sequence, a map, an optional or a sparse tensor, which is not "
+                                    "supported; export the model with "
+                                    "tensors as its inputs and outputs",
+                                    ortrain_text_show (ortrain_reader_text (info->name)));
       return TRUE;
     }
   const Ortrain__Ox__TypeProto__Tensor *type = info->type->tensor_type;
   if (ortrain_dtype_is_valid (type->elem_type))
     *dtype = (OrtrainDType) type->elem_type;
   else if (needed && type->elem_type != 0)
-    ortrain_reader_unsupported (state, "Value '%s' has element type %d of ONNX, which is not supported",
-                                ortrain_text_show (ortrain_reader_text (info->name)), type->elem_type);
+    {
+      g_autofree char *why = ortrain_dtype_explain_unsupported (type->elem_type);
+      ortrain_reader_unsupported (state, "Value '%s' has %s", ortrain_text_show (ortrain_reader_text (info->name)),
+                                  why);
+    }
   if (type->shape == NULL)
     return TRUE;
   guint max_rank = MIN (ortrain_model_limits_get_max_rank (state->reader->limits), ORTRAIN_MAX_RANK);

@@ -65,7 +65,8 @@ typedef struct
 /* clang-format off */
 static const AttributeRule rules[] = {
   STRING ("activation"), { "activations", KIND (STRINGS), 0, 0, 0 },
-  { "activation_alpha", KIND (FLOATS), 0, 0, 0 }, { "activation_beta", KIND (FLOATS), 0, 0, 0 },
+  { "activation_alpha", KIND (FLOATS) | KIND (FLOAT), 0, 0, 0 },
+  { "activation_beta", KIND (FLOATS) | KIND (FLOAT), 0, 0, 0 },
   INT ("align_corners"), INT ("allowzero"), FLOAT ("alpha"), INT ("antialias"), STRING ("approximate"),
   STRING ("auto_pad"), AXES ("axes"), AXIS ("axis"),
   AXIS ("batch_axis"), INT_IN ("batch_dims", 0, ORTRAIN_MAX_RANK), FLOAT ("beta"), FLOAT ("bias"), COUNT ("block_size"),

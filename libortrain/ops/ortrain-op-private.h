@@ -216,7 +216,14 @@ struct _OrtrainOpDef
   guint training_input;       /* the input that says whether the layer trains; 0: none does */
 
   gint form_since; /* first operator set in which it has the form that the row describes; 0: `since` */
+
+  const char *unsupported; /* why no model with the operator runs, which the library knows only to say so; or NULL */
+  const char *instead;     /* what to do where it is not supported, or has no gradient; or NULL: nothing special */
 };
+
+/* `instead` of operators whose weights are integers. */
+#define ORTRAIN_QUANTIZED_INSTEAD                                                                                      \
+  "the file is quantized: train the float model that it was made from, and quantize the result"
 
 /* The contents of a Constant node, in whatever form they are; NULL of other nodes, or where they cannot be read. */
 OrtrainTensor *ortrain_ops_dup_constant (const OrtrainNode *node);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-ops-pointwise-private.h"
 
+#include "core/ortrain-dtype-text-private.h"
+
 static gboolean
 infer_to (OrtrainInferContext *ctx, OrtrainDType to)
 {
@@ -24,9 +26,10 @@ infer_cast (OrtrainInferContext *ctx, GError **error)
 {
   gint64 to = ortrain_attributes_get_int (ctx->node->attributes, "to", 0);
   if (to < 0 || to > 64 || !(to < 32 && ((ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL) >> to & 1)))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
-                               "a conversion to %s (type number %" G_GINT64_FORMAT ") is not supported",
-                               to > 0 && to <= 16 ? ortrain_dtype_get_name ((OrtrainDType) to) : "an unknown type", to);
+    {
+      g_autofree char *why = ortrain_dtype_explain_unsupported (to);
+      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "it converts to %s", why);
+    }
   return infer_to (ctx, (OrtrainDType) to);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-control-private.h"
+#include "ops/ortrain-sequence-private.h"
 
 /* If. Exporters write it where they did not know a rank or an extent, and some models choose a branch by an input, such
  * as a sampling rate. A condition that follows from shapes and constants is decided when the graph is created from its
@@ -109,6 +110,8 @@ upgrade_if (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error
       if (branches[b]->inputs->len + 1 != node->inputs->len)
         return fail (node, error, "must have one input, and its branches must have none");
     }
+  if (!ortrain_sequence_open_captures (graph, node, error))
+    return FALSE;
   const gint truth = get_truth (ortrain_node_input (node, 0), 0);
   if (truth < 0)
     return upgrade_branch (node, branches[0], opset, error) && upgrade_branch (node, branches[1], opset, error);

@@ -479,7 +479,8 @@ static const OrtrainOpDef rows[] = {
     .dtypes = DTYPES_BYTE,
     .flags = ORTRAIN_OP_NO_GRADIENT,
     .types = ".q01",
-    .infer = infer_matmul_integer },
+    .infer = infer_matmul_integer,
+    .instead = ORTRAIN_QUANTIZED_INSTEAD },
   { .name = "QLinearMatMul",
     .domain = "",
     .since = 10,
@@ -491,6 +492,7 @@ static const OrtrainOpDef rows[] = {
     .flags = ORTRAIN_OP_NO_GRADIENT,
     .types = ".f0q131q",
     .scalar_inputs = 0xc0,
-    .infer = infer_qlinear_matmul },
+    .infer = infer_qlinear_matmul,
+    .instead = ORTRAIN_QUANTIZED_INSTEAD },
 };
 ORTRAIN_OP_TABLE (matmul, rows);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-shape-helpers-private.h"
 
+#include "core/ortrain-dtype-text-private.h"
+
 /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear: forward only. They have no gradient, and are not declared
  * piecewise constant either: a model with quantised weights is reported as one that cannot be trained, not
  * trained with zeros. */
@@ -13,7 +15,9 @@ check_scale (OrtrainInferContext *ctx, GError **error)
   if (block < 0)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
                                "attribute 'block_size' is %" G_GINT64_FORMAT ", which is not supported", block);
-  if (ortrain_infer_has_input (ctx, 2) && !ortrain_infer_same_shape (ctx, 2, 1, error))
+  /* one number may be written as a scalar and as a vector */
+  const gboolean one = ortrain_infer_get_n_elements (ctx, 1) == 1 && ortrain_infer_get_n_elements (ctx, 2) == 1;
+  if (ortrain_infer_has_input (ctx, 2) && !one && !ortrain_infer_same_shape (ctx, 2, 1, error))
     return FALSE;
   if (rank < 0 || scale_rank <= 0)
     return TRUE;
@@ -44,8 +48,10 @@ infer_quantize (OrtrainInferContext *ctx, GError **error)
   if (!check_scale (ctx, error))
     return FALSE;
   if (asked < 0 || asked > 31 || (asked != 0 && !(ORTRAIN_DTYPES_INTEGER & ORTRAIN_DTYPE_BIT (asked))))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
-                               "quantisation to type %" G_GINT64_FORMAT " is not supported", asked);
+    {
+      g_autofree char *why = ortrain_dtype_explain_unsupported (asked);
+      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "it quantizes to %s", why);
+    }
   if (dtype == ORTRAIN_DTYPE_UNDEFINED && !ortrain_infer_has_input (ctx, 2))
     dtype = asked != 0 ? (OrtrainDType) asked : ORTRAIN_DTYPE_UINT8;
   if (dtype != ORTRAIN_DTYPE_UNDEFINED && !ortrain_dtype_is_integer (dtype))
@@ -63,8 +69,10 @@ infer_dequantize (OrtrainInferContext *ctx, GError **error)
   if (!check_scale (ctx, error))
     return FALSE;
   if (asked < 0 || asked > 31 || (asked != 0 && !(ORTRAIN_DTYPES_FLOAT & ORTRAIN_DTYPE_BIT (asked))))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
-                               "dequantisation to type %" G_GINT64_FORMAT " is not supported", asked);
+    {
+      g_autofree char *why = ortrain_dtype_explain_unsupported (asked);
+      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "its result has %s", why);
+    }
   ortrain_infer_set (ctx, 0, asked != 0 ? (OrtrainDType) asked : dtype, ortrain_infer_get_dims (ctx, 0),
                      ortrain_infer_get_rank (ctx, 0));
   return TRUE;
@@ -82,11 +90,13 @@ infer_dynamic_quantize (OrtrainInferContext *ctx, GError **error)
 /* clang-format off */
 static const OrtrainOpDef rows[] = {
   { .name = "QuantizeLinear", .domain = "", .since = 10, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .types = "*nn", .infer = infer_quantize, .input_roles = { [1] = "quantization scale" } },
+    .max_outputs = 1, .types = "*nn", .infer = infer_quantize, .input_roles = { [1] = "quantization scale" },
+    .instead = ORTRAIN_QUANTIZED_INSTEAD },
   { .name = "DequantizeLinear", .domain = "", .since = 10, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .types = "*f0", .infer = infer_dequantize, .input_roles = { [1] = "quantization scale" } },
+    .max_outputs = 1, .types = "*f0", .infer = infer_dequantize, .input_roles = { [1] = "quantization scale" },
+    .instead = ORTRAIN_QUANTIZED_INSTEAD },
   { .name = "DynamicQuantizeLinear", .domain = "", .since = 11, .min_inputs = 1, .max_inputs = 1, .min_outputs = 3,
-    .max_outputs = 3, .infer = infer_dynamic_quantize },
+    .max_outputs = 3, .infer = infer_dynamic_quantize, .instead = ORTRAIN_QUANTIZED_INSTEAD },
 };
 /* clang-format on */
 

@@ -118,6 +118,15 @@ infer_recurrent (OrtrainInferContext *ctx, GError **error)
   for (guint i = 0; i < ortrain_infer_get_n_inputs (ctx) && i < N_INPUTS; i++)
     {
       gint rank = ortrain_infer_get_rank (ctx, i);
+      /* numbers in FusedGemm, lists here */
+      static const char *const lists[] = { "activation_alpha", "activation_beta" };
+      for (guint i = 0; i < G_N_ELEMENTS (lists); i++)
+        {
+          const OrtrainAttribute *a = ortrain_attributes_lookup (ctx->node->attributes, lists[i]);
+          if (a != NULL && a->kind != ORTRAIN_ATTRIBUTE_FLOATS)
+            return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                                       "attribute '%s' must be a list of floats", lists[i]);
+        }
       if (rank >= 0 && rank != ranks[i])
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u has rank %d, %d is needed", i, rank,
                                    ranks[i]);

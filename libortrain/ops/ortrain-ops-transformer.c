@@ -1,93 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "ops/ortrain-op-private.h"
+#include "ops/ortrain-writer-private.h"
 
 /* Operators that language models brought, which are short for others: RotaryEmbedding, TensorScatter, SwiGLU,
  * CausalConvWithState. Each is written out in single operators, which have the gradients. */
-
-typedef struct
-{
-  OrtrainGraph *graph;
-  OrtrainNode *node;
-} Writer;
-
-static OrtrainValue *
-write_n (const Writer *self, const char *op_type, OrtrainValue *const *operands, guint n, OrtrainAttributes *attributes)
-{
-  return ortrain_upgrade_insert (self->graph, self->node, op_type, operands, n, attributes);
-}
-
-static OrtrainValue *
-write2 (const Writer *self, const char *op_type, OrtrainValue *a, OrtrainValue *b)
-{
-  OrtrainValue *operands[] = { a, b };
-  return write_n (self, op_type, operands, 2, NULL);
-}
-
-static OrtrainValue *
-write_ints (const Writer *self, const gint64 *values, gsize n)
-{
-  return ortrain_graph_const_ints (self->graph, values, n);
-}
-#define INTS(...)                                                                                                      \
-  write_ints (&self, (const gint64[]){ __VA_ARGS__ }, sizeof ((const gint64[]){ __VA_ARGS__ }) / sizeof (gint64))
-
-static OrtrainAttributes *
-attribute_int (const char *name, gint64 value)
-{
-  OrtrainAttributes *attributes = ortrain_attributes_new ();
-  ortrain_attributes_set_int (attributes, name, value);
-  return attributes;
-}
-
-static OrtrainValue *
-write_concat (const Writer *self, OrtrainValue *a, OrtrainValue *b, gint64 axis)
-{
-  OrtrainValue *operands[] = { a, b };
-  return write_n (self, "Concat", operands, 2, attribute_int ("axis", axis));
-}
-
-/* x[…, from:to:step] along one axis. */
-static OrtrainValue *
-write_slice (const Writer *self, OrtrainValue *x, gint64 axis, gint64 from, gint64 to, gint64 step)
-{
-  OrtrainValue *operands[] = { x, write_ints (self, &from, 1), write_ints (self, &to, 1), write_ints (self, &axis, 1),
-                               write_ints (self, &step, 1) };
-  return write_n (self, "Slice", operands, 5, NULL);
-}
-
-/* Dimension `axis` of a value, [1]. */
-static OrtrainValue *
-write_dim (const Writer *self, OrtrainValue *value, gint64 axis)
-{
-  OrtrainAttributes *attributes = attribute_int ("start", axis);
-  if (axis != -1)
-    ortrain_attributes_set_int (attributes, "end", axis + 1);
-  return write_n (self, "Shape", &value, 1, attributes);
-}
-
-static gboolean
-finish (const Writer *self, OrtrainValue *result)
-{
-  if (ortrain_node_output (self->node, 0) != NULL)
-    ortrain_value_replace_uses (ortrain_node_output (self->node, 0), result);
-  ortrain_graph_delete_node (self->graph, self->node);
-  return TRUE;
-}
-
-static gboolean
-refuse (const Writer *self, GError **error, const char *why)
-{
-  g_autofree char *text = ortrain_node_describe (self->node);
-  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "%s: %s", text, why);
-  return FALSE;
-}
 
 /* ---- RotaryEmbedding (x, cos, sin[, positions]): pairs of elements are turned. x is [batch, heads, length, width] or
  * [batch, length, heads · width]; a pair is one element of each half, or two neighbours (interleaved) ---- */
 static gboolean
 upgrade_rotary (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
-  const Writer self = { graph, node };
+  const OrtrainWriter self = { graph, node };
   const gint64 n_heads = ortrain_attributes_get_int (node->attributes, "num_heads", 0);
   const gint64 turned = ortrain_attributes_get_int (node->attributes, "rotary_embedding_dim", 0);
   const gboolean interleaved = ortrain_attributes_get_int (node->attributes, "interleaved", 0) != 0;
@@ -98,25 +20,26 @@ upgrade_rotary (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **e
     return TRUE; /* the check of arity tells */
   const gboolean flat = x->rank >= 0 ? x->rank == 3 : n_heads > 0;
   if (flat && n_heads <= 0)
-    return refuse (&self, error, "an input of rank 3 needs the attribute 'num_heads'");
+    return ortrain_write_refuse (&self, error, "an input of rank 3 needs the attribute 'num_heads'");
   if (turned < 0 || turned % 2 != 0)
-    return refuse (&self, error, "attribute 'rotary_embedding_dim' must be even");
+    return ortrain_write_refuse (&self, error, "attribute 'rotary_embedding_dim' must be even");
   if (flat)
-    x = write2 (&self, "Reshape", x, INTS (0, 0, n_heads, -1));
+    x = ortrain_write2 (&self, "Reshape", x, ORTRAIN_WRITE_INTS (&self, 0, 0, n_heads, -1));
   for (guint i = 0; i < 2; i++)
     {
       if (positions != NULL)
-        table[i] = write2 (&self, "Gather", table[i], positions);
-      table[i] = write2 (&self, "Unsqueeze", table[i], INTS (flat ? 2 : 1)); /* the same for all heads */
+        table[i] = ortrain_write2 (&self, "Gather", table[i], positions);
+      table[i] = ortrain_write2 (&self, "Unsqueeze", table[i],
+                                 ORTRAIN_WRITE_INTS (&self, flat ? 2 : 1)); /* the same for all heads */
     }
   if (turned > 0)
     {
-      rest = write_slice (&self, x, 3, turned, G_MAXINT64, 1);
-      x = write_slice (&self, x, 3, 0, turned, 1);
+      rest = ortrain_write_slice (&self, x, 3, turned, G_MAXINT64, 1);
+      x = ortrain_write_slice (&self, x, 3, 0, turned, 1);
     }
   if (interleaved)
     for (guint i = 0; i < 2; i++)
-      pair[i] = write_slice (&self, x, 3, i, G_MAXINT64, 2);
+      pair[i] = ortrain_write_slice (&self, x, 3, i, G_MAXINT64, 2);
   else
     {
       OrtrainNode *split = ortrain_graph_insert_node (graph, node, "", "Split", NULL, &x, 1, 2);
@@ -126,22 +49,23 @@ upgrade_rotary (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **e
       pair[1] = ortrain_node_output (split, 1);
     }
   for (guint i = 0; i < 4; i++)
-    products[i] = write2 (&self, "Mul", table[i % 2], pair[i < 2 ? i : 3 - i]);
-  pair[0] = write2 (&self, "Sub", products[0], products[1]); /* cos · a - sin · b */
-  pair[1] = write2 (&self, "Add", products[3], products[2]); /* sin · a + cos · b */
+    products[i] = ortrain_write2 (&self, "Mul", table[i % 2], pair[i < 2 ? i : 3 - i]);
+  pair[0] = ortrain_write2 (&self, "Sub", products[0], products[1]); /* cos · a - sin · b */
+  pair[1] = ortrain_write2 (&self, "Add", products[3], products[2]); /* sin · a + cos · b */
   if (interleaved)
     {
       for (guint i = 0; i < 2; i++)
-        pair[i] = write2 (&self, "Unsqueeze", pair[i], INTS (4));
-      x = write2 (&self, "Reshape", write_concat (&self, pair[0], pair[1], 4), INTS (0, 0, 0, -1));
+        pair[i] = ortrain_write2 (&self, "Unsqueeze", pair[i], ORTRAIN_WRITE_INTS (&self, 4));
+      x = ortrain_write2 (&self, "Reshape", ortrain_write_concat (&self, pair[0], pair[1], 4),
+                          ORTRAIN_WRITE_INTS (&self, 0, 0, 0, -1));
     }
   else
-    x = write_concat (&self, pair[0], pair[1], 3);
+    x = ortrain_write_concat (&self, pair[0], pair[1], 3);
   if (rest != NULL)
-    x = write_concat (&self, x, rest, 3);
+    x = ortrain_write_concat (&self, x, rest, 3);
   if (flat)
-    x = write2 (&self, "Reshape", x, INTS (0, 0, -1));
-  return finish (&self, x);
+    x = ortrain_write2 (&self, "Reshape", x, ORTRAIN_WRITE_INTS (&self, 0, 0, -1));
+  return ortrain_write_finish (&self, x);
 }
 
 /* ---- TensorScatter (cache, update[, first]): each sample's update is written into its cache from its own index on
@@ -149,7 +73,7 @@ upgrade_rotary (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **e
 static gboolean
 upgrade_tensor_scatter (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
-  const Writer self = { graph, node };
+  const OrtrainWriter self = { graph, node };
   OrtrainValue *cache = ortrain_node_input (node, 0), *update = ortrain_node_input (node, 1);
   OrtrainValue *first = ortrain_node_input (node, 2);
   gint64 axis = ortrain_attributes_get_int (node->attributes, "axis", -2), shape[ORTRAIN_MAX_RANK];
@@ -159,42 +83,44 @@ upgrade_tensor_scatter (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GE
     return TRUE;
   const gint rank = MAX (cache->rank, update->rank);
   if (rank < 2)
-    return refuse (&self, error, "the rank of the cache must be known, and at least 2");
+    return ortrain_write_refuse (&self, error, "the rank of the cache must be known, and at least 2");
   axis += axis < 0 ? rank : 0;
   if (axis < 1 || axis >= rank)
-    return refuse (&self, error, "attribute 'axis' must not be the first dimension");
-  OrtrainValue *length = write_dim (&self, update, axis);
-  OrtrainValue *range[] = { ortrain_graph_const_int (graph, 0), write_n (&self, "Squeeze", &length, 1, NULL),
+    return ortrain_write_refuse (&self, error, "attribute 'axis' must not be the first dimension");
+  OrtrainValue *length = ortrain_write_dim (&self, update, axis);
+  OrtrainValue *range[] = { ortrain_graph_const_int (graph, 0), ortrain_write (&self, "Squeeze", &length, 1, NULL),
                             ortrain_graph_const_int (graph, 1) };
-  OrtrainValue *indices = write_n (&self, "Range", range, 3, NULL);
+  OrtrainValue *indices = ortrain_write (&self, "Range", range, 3, NULL);
   for (gint d = 0; d < rank; d++)
     shape[d] = d == axis ? -1 : 1;
-  indices = write2 (&self, "Reshape", indices, write_ints (&self, shape, (gsize) rank));
+  indices = ortrain_write2 (&self, "Reshape", indices, ortrain_write_ints (&self, shape, (gsize) rank));
   if (first != NULL)
     {
       for (gint d = 0; d < rank; d++)
         shape[d] = d == 0 ? -1 : 1;
-      first = write2 (&self, "Reshape", first, write_ints (&self, shape, (gsize) rank));
-      indices = write2 (&self, "Add", indices, first);
+      first = ortrain_write2 (&self, "Reshape", first, ortrain_write_ints (&self, shape, (gsize) rank));
+      indices = ortrain_write2 (&self, "Add", indices, first);
     }
   if (circular)
-    indices = write2 (&self, "Mod", indices, write_dim (&self, cache, axis));
-  indices = write2 (&self, "Expand", indices, write_n (&self, "Shape", &update, 1, NULL));
+    indices = ortrain_write2 (&self, "Mod", indices, ortrain_write_dim (&self, cache, axis));
+  indices = ortrain_write2 (&self, "Expand", indices, ortrain_write (&self, "Shape", &update, 1, NULL));
   OrtrainValue *operands[] = { cache, indices, update };
-  return finish (&self, write_n (&self, "ScatterElements", operands, 3, attribute_int ("axis", axis)));
+  return ortrain_write_finish (
+      &self, ortrain_write (&self, "ScatterElements", operands, 3, ortrain_write_attribute ("axis", axis)));
 }
 
 /* ---- SwiGLU (a, b) = Swish (a) · b ---- */
 static gboolean
 upgrade_swiglu (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
-  const Writer self = { graph, node };
+  const OrtrainWriter self = { graph, node };
   OrtrainValue *a = ortrain_node_input (node, 0), *b = ortrain_node_input (node, 1);
   if (a == NULL || b == NULL)
     return TRUE;
   OrtrainAttributes *attributes = ortrain_attributes_new ();
   ortrain_attributes_set_float (attributes, "alpha", ortrain_attributes_get_float (node->attributes, "alpha", 1));
-  return finish (&self, write2 (&self, "Mul", write_n (&self, "Swish", &a, 1, attributes), b));
+  return ortrain_write_finish (&self,
+                               ortrain_write2 (&self, "Mul", ortrain_write (&self, "Swish", &a, 1, attributes), b));
 }
 
 /* ---- CausalConvWithState (x [batch, channels, length], w [channels, 1, k][, bias, past]) → (y, present): each channel
@@ -202,7 +128,7 @@ upgrade_swiglu (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **e
 static gboolean
 upgrade_causal_conv (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
-  const Writer self = { graph, node };
+  const OrtrainWriter self = { graph, node };
   OrtrainValue *x = ortrain_node_input (node, 0), *w = ortrain_node_input (node, 1);
   OrtrainValue *past = ortrain_node_input (node, 3), *present = ortrain_node_output (node, 1);
   const char *activation = ortrain_attributes_get_string (node->attributes, "activation", "none");
@@ -210,23 +136,24 @@ upgrade_causal_conv (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GErro
   if (x == NULL || w == NULL)
     return TRUE;
   if (!swish && !g_str_equal (activation, "none"))
-    return refuse (&self, error, "attribute 'activation' must be silu, swish or none");
+    return ortrain_write_refuse (&self, error, "attribute 'activation' must be silu, swish or none");
   if (w->rank != 3 || !ortrain_dim_is_int (w->dims[0]) || !ortrain_dim_is_int (w->dims[2]) || w->dims[2].value < 1)
-    return refuse (&self, error, "the shape of the weights must be known");
+    return ortrain_write_refuse (&self, error, "the shape of the weights must be known");
   const gint64 before = w->dims[2].value - 1;
   if (past != NULL)
-    x = write_concat (&self, past, x, 2);
+    x = ortrain_write_concat (&self, past, x, 2);
   else
-    x = write2 (&self, "Pad", x, INTS (0, 0, before, 0, 0, 0));
+    x = ortrain_write2 (&self, "Pad", x, ORTRAIN_WRITE_INTS (&self, 0, 0, before, 0, 0, 0));
   if (present != NULL)
     {
-      OrtrainValue *end = write_dim (&self, x, 2), *slice[5] = { x, NULL, end, INTS (2), INTS (1) };
-      slice[1] = write2 (&self, "Sub", end, INTS (before));
-      ortrain_value_replace_uses (present, write_n (&self, "Slice", slice, 5, NULL));
+      OrtrainValue *end = ortrain_write_dim (&self, x, 2),
+                   *slice[5] = { x, NULL, end, ORTRAIN_WRITE_INTS (&self, 2), ORTRAIN_WRITE_INTS (&self, 1) };
+      slice[1] = ortrain_write2 (&self, "Sub", end, ORTRAIN_WRITE_INTS (&self, before));
+      ortrain_value_replace_uses (present, ortrain_write (&self, "Slice", slice, 5, NULL));
     }
   OrtrainValue *operands[] = { x, w, ortrain_node_input (node, 2) };
-  OrtrainValue *y = write_n (&self, "Conv", operands, 3, attribute_int ("group", w->dims[0].value));
-  return finish (&self, swish ? write_n (&self, "Swish", &y, 1, NULL) : y);
+  OrtrainValue *y = ortrain_write (&self, "Conv", operands, 3, ortrain_write_attribute ("group", w->dims[0].value));
+  return ortrain_write_finish (&self, swish ? ortrain_write (&self, "Swish", &y, 1, NULL) : y);
 }
 
 /* clang-format off */

@@ -4,6 +4,7 @@
 #include "ops/ortrain-declarations-private.h"
 #include "ops/ortrain-op-check-private.h"
 #include "ops/ortrain-op-private.h"
+#include "ops/ortrain-sequence-private.h"
 #include "ops/ortrain-upgrade-private.h"
 
 /* What walks a graph with the rows of its operators: bind, upgrade, infer. */
@@ -30,21 +31,33 @@ each_subgraph (OrtrainNode *node, GraphFunc func, gpointer data, GError **error)
   return TRUE;
 }
 
+/* Operators that no session runs. */
+typedef struct
+{
+  GHashTable *counts;       /* by name */
+  OrtrainNode *first;       /* that is unknown */
+  OrtrainNode *unsupported; /* the first with a row that says so */
+} Unknown;
+
 /* Collects what is unknown instead of stopping at the first. */
 static gboolean
 collect_unknown (OrtrainGraph *graph, gpointer data, GError **error)
 {
-  GHashTable *unknown = data;
+  Unknown *self = data;
   for (guint i = 0; i < graph->nodes->len; i++)
     {
       OrtrainNode *node = graph->nodes->pdata[i];
       node->op = ortrain_ops_lookup (node->domain, node->op_type);
-      if (node->op == NULL)
+      if (node->op == NULL && self->first == NULL)
+        self->first = node;
+      if (node->op != NULL && node->op->unsupported != NULL && self->unsupported == NULL)
+        self->unsupported = node;
+      if (node->op == NULL || node->op->unsupported != NULL)
         {
           char *key = g_strdup_printf ("%s%s%s", ortrain_text_show (node->domain), node->domain[0] != '\0' ? "::" : "",
                                        ortrain_text_show (node->op_type));
-          guint count = GPOINTER_TO_UINT (g_hash_table_lookup (unknown, key));
-          g_hash_table_replace (unknown, key, GUINT_TO_POINTER (count + 1));
+          guint count = GPOINTER_TO_UINT (g_hash_table_lookup (self->counts, key));
+          g_hash_table_replace (self->counts, key, GUINT_TO_POINTER (count + 1));
         }
       each_subgraph (node, collect_unknown, data, NULL);
     }
@@ -108,7 +121,8 @@ static gboolean
 bind_names (OrtrainGraph *graph, GError **error)
 {
   g_autoptr (GHashTable) unknown = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
-  collect_unknown (graph, unknown, NULL);
+  Unknown found = { .counts = unknown };
+  collect_unknown (graph, &found, NULL);
   if (g_hash_table_size (unknown) == 0)
     return TRUE;
   g_autoptr (GList) names = g_list_sort (g_hash_table_get_keys (unknown), (GCompareFunc) g_strcmp0);
@@ -116,15 +130,21 @@ bind_names (OrtrainGraph *graph, GError **error)
   for (GList *l = names; l != NULL; l = l->next)
     g_string_append_printf (list, "%s%s (%u)", list->len > 0 ? ", " : "", (char *) l->data,
                             GPOINTER_TO_UINT (g_hash_table_lookup (unknown, l->data)));
-  for (guint i = 0; i < graph->nodes->len; i++)
-    if (((OrtrainNode *) graph->nodes->pdata[i])->op == NULL)
-      {
-        g_autofree char *text = ortrain_node_describe (graph->nodes->pdata[i]);
-        g_string_append_printf (list, "; the first is %s", text);
-        break;
-      }
-  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR, "The model has unknown operators: %s",
-               ortrain_text_show_list (list->str));
+  if (found.first != NULL)
+    {
+      g_autofree char *text = ortrain_node_describe (found.first);
+      g_string_append_printf (list, "; the first is %s", text);
+    }
+  g_autofree char *advice = NULL;
+  if (found.unsupported != NULL)
+    {
+      g_autofree char *text = ortrain_node_describe (found.unsupported);
+      advice =
+          g_strdup_printf ("; %s: %s; %s", text, found.unsupported->op->unsupported, found.unsupported->op->instead);
+    }
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR, "The model has %s operators: %s%s",
+               found.first != NULL ? "unknown" : "unsupported", ortrain_text_show_list (list->str),
+               advice != NULL ? advice : "");
   return FALSE;
 }
 
@@ -209,9 +229,9 @@ ortrain_ops_upgrade (OrtrainGraph *graph, GError **error)
   if (!bind_names (graph, error) || !check_old (graph, NULL, error))
     return FALSE;
   ortrain_control_hold_captures (graph);
-  if (!ortrain_graph_sort (graph, error) || !upgrade (graph, NULL, error))
+  if (!ortrain_graph_sort (graph, error) || !upgrade (graph, NULL, error) || !ortrain_graph_sort (graph, error))
     return FALSE;
-  return ortrain_graph_sort (graph, error) && ortrain_ops_bind (graph, error);
+  return ortrain_sequence_remove (graph, error) && ortrain_ops_bind (graph, error);
 }
 
 gboolean

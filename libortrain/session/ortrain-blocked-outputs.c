@@ -32,7 +32,10 @@ ortrain_node_find_block (const OrtrainNode *node)
 {
   /* What a device lacks runs on the host. */
   const OrtrainProvider *provider = ortrain_provider_get_host ();
-  if (ortrain_ops_lookup (node->domain, node->op_type) == NULL)
+  const OrtrainOpDef *row = ortrain_ops_lookup (node->domain, node->op_type);
+  if (row != NULL && row->unsupported != NULL)
+    return (OrtrainBlock){ .reason = row->unsupported, .hint = row->instead };
+  if (row == NULL)
     return (OrtrainBlock){
       .reason = "the operator is not known",
       .hint = *node->domain == '\0'

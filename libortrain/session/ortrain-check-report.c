@@ -115,6 +115,8 @@ add_without_gradient (Check *check, const OrtrainGradientDiagnostic *diagnostic)
   if (node->op != NULL && (node->op->flags & ORTRAIN_OP_CONTROL))
     add (check, node, "", "its condition is computed while the model runs: such a model can be run, but not trained",
          "export the model without this condition, or with fixed shapes if it depends on a shape");
+  else if (node->op != NULL && node->op->instead != NULL)
+    add (check, node, "", "the operator has no gradient", node->op->instead);
   else
     add (check, node, "", reason != NULL ? reason : "the operator has no gradient",
          "freeze the parameters before it with set_frozen, or export the model with other operators");
@@ -130,6 +132,31 @@ find_branches (Check *check, OrtrainGraph *graph)
       if (diagnostic.node->op != NULL && (diagnostic.node->op->flags & ORTRAIN_OP_CONTROL))
         add_without_gradient (check, &diagnostic);
     }
+}
+
+/* The first node of an operator without a gradient that there is something to do about; or NULL. */
+static const OrtrainNode *
+find_advised (const OrtrainGraph *graph)
+{
+  for (guint n = 0; n < graph->nodes->len; n++)
+    {
+      const OrtrainNode *node = graph->nodes->pdata[n];
+      if (node->op != NULL && node->op->instead != NULL && node->op->gradient == NULL)
+        return node;
+    }
+  return NULL;
+}
+
+static void
+note_advised (const OrtrainGraph *graph, GStrvBuilder *notes)
+{
+  const OrtrainNode *node = find_advised (graph);
+  if (node == NULL)
+    return;
+  g_autofree char *text = ortrain_node_describe (node);
+  g_autofree char *note = g_strdup_printf (
+      "%s has no gradient, so that what it is computed from is not trained by it; %s", text, node->op->instead);
+  g_strv_builder_add (notes, note);
 }
 
 /* For each output that a loss can be taken of. Returns whether there is one without a diagnostic. trained: the weights
@@ -167,8 +194,13 @@ find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTa
     add (check, NULL, "", "the model has no output of a floating type",
          "export the model with its logits as an output, for the loss");
   else if (!some && g_list_model_get_n_items (G_LIST_MODEL (check->list)) == 0)
-    add (check, NULL, "", "no output of a floating type depends on a weight that can be trained",
-         "choose the parameters with set_trainable, or export the model with its weights as initializers");
+    {
+      const OrtrainNode *node = find_advised (graph);
+      add (check, node, "", "no output of a floating type depends on a weight that can be trained",
+           node != NULL
+               ? node->op->instead
+               : "choose the parameters with set_trainable, or export the model with its weights as initializers");
+    }
   return some;
 }
 
@@ -505,6 +537,8 @@ ortrain_model_check (OrtrainModel *self)
       find_blocked (&check, graph);
       report->trainable = find_without_gradient (&check, graph, roles, trained);
       list_parameters (report, self, graph, roles, trained, notes);
+      if (report->trainable)
+        note_advised (graph, notes);
       note_scores (graph, notes);
       note_pairs (&check, notes);
       note_padding (&check, notes);

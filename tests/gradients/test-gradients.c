@@ -200,6 +200,19 @@ test_empty_forward (void)
   check_empty_cases (forward_cases, G_N_ELEMENTS (forward_cases), TRUE);
 }
 
+/* In ops/test-sequences.c and ops/test-runtime.c: upgrades write them out, and no kernel knows of them. */
+static const char *const tested_elsewhere[] = {
+  "SplitToSequence",
+  "SequenceConstruct",
+  "SequenceAt",
+  "SequenceLength",
+  "SequenceInsert",
+  "SequenceErase",
+  "ConcatFromSequence",
+  "SimplifiedLayerNormalization",
+  NULL,
+};
+
 /* Every operator of ONNX is in one of the two tables, but for those without operands. */
 static void
 test_every_operator_is_emptied (void)
@@ -207,7 +220,8 @@ test_every_operator_is_emptied (void)
   for (guint i = 0; i < ortrain_ops_get_n (); i++)
     {
       const OrtrainOpDef *op = ortrain_ops_get_nth (i);
-      gboolean found = op->domain[0] != '\0' || op->max_inputs == 0 || (op->flags & ORTRAIN_OP_CONTROL) != 0;
+      gboolean found = op->domain[0] != '\0' || op->max_inputs == 0 || (op->flags & ORTRAIN_OP_CONTROL) != 0 ||
+                       op->unsupported != NULL || g_strv_contains (tested_elsewhere, op->name);
       for (guint k = 0; k < G_N_ELEMENTS (cases) && !found; k++)
         found = g_str_equal (cases[k].op_type, op->name);
       for (guint k = 0; k < G_N_ELEMENTS (forward_cases) && !found; k++)

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-sequence-private.h"
+
+#include "core/ortrain-text-private.h"
+#include "ops/ortrain-control-private.h"
+#include "ops/ortrain-writer-private.h"
+
+/* Sequences of tensors. Exporters write them where a tensor is split into a list, of which single elements are taken. No
+ * kernel knows of them: lengths and positions are constants, so that all is resolved when the graph is created from its
+ * file. A sequence becomes a SequenceConstruct, whatever made it, and readers become nodes that read its elements, or the
+ * split tensor. A SplitToSequence into equal parts of a length that is not known stays one, from which slices are taken. */
+
+#define MAX_ELEMENTS 4096
+#define MAX_ALL_ELEMENTS (1 << 20) /* of all sequences of a file */
+
+#define INSTEAD                                                                                                        \
+  "export the model so that the list has a constant length: with torch.onnx.export (dynamo=True, optimize=True), or "  \
+  "with a fixed size of the dimension that is split"
+
+static gboolean fail (OrtrainNode *node, GError **error, const char *format, ...) G_GNUC_PRINTF (3, 4);
+
+static gboolean
+fail (OrtrainNode *node, GError **error, const char *format, ...)
+{
+  va_list args;
+  va_start (args, format);
+  g_autofree char *message = g_strdup_vprintf (format, args);
+  va_end (args);
+  g_autofree char *text = ortrain_node_describe (node);
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT, "%s: %s", text, message);
+  return FALSE;
+}
+
+/* ---- what is known ---- */
+
+static OrtrainNode *
+find_source (const OrtrainValue *value)
+{
+  OrtrainNode *node = value != NULL ? value->producer : NULL;
+  while (node != NULL && ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_IDENTITY)
+    {
+      value = ortrain_node_input (node, 0);
+      node = value != NULL ? value->producer : NULL;
+    }
+  return node;
+}
+
+OrtrainNode *
+ortrain_sequence_find (const OrtrainValue *value)
+{
+  OrtrainNode *node = find_source (value);
+  return node != NULL && ortrain_node_is (node, "", "SequenceConstruct") ? node : NULL;
+}
+
+/* A SplitToSequence that was not resolved. */
+static OrtrainNode *
+find_split (const OrtrainValue *value)
+{
+  OrtrainNode *node = find_source (value);
+  return node != NULL && ortrain_node_is (node, "", "SplitToSequence") ? node : NULL;
+}
+
+/* The sequence of input 0. */
+static OrtrainNode *
+get_sequence (OrtrainNode *node, GError **error)
+{
+  const OrtrainValue *value = ortrain_node_input (node, 0);
+  OrtrainNode *sequence = ortrain_sequence_find (value), *source = find_source (value);
+  if (sequence != NULL)
+    return sequence;
+  g_autofree char *text = source != NULL ? ortrain_node_describe (source) : NULL;
+  fail (node, error, "it reads the sequence '%s'%s%s, whose length is not constant; " INSTEAD,
+        ortrain_text_show (value != NULL ? value->name : ""), text != NULL ? " of " : "", text != NULL ? text : "");
+  return NULL;
+}
+
+/* The one element of an integer input, if it is a number. */
+static gboolean
+get_number (OrtrainNode *node, guint i, gint64 *number)
+{
+  OrtrainInferContext ctx = { node, node->graph->dims, 0 };
+  g_autofree gint64 *numbers = NULL;
+  gint n;
+  if (!ortrain_infer_get_ints (&ctx, i, &numbers, &n) || n != 1)
+    return FALSE;
+  *number = numbers[0];
+  return TRUE;
+}
+
+static gboolean
+get_position (OrtrainNode *node, guint i, gint64 *position, GError **error)
+{
+  if (get_number (node, i, position))
+    return TRUE;
+  const OrtrainValue *value = ortrain_node_input (node, i);
+  return fail (node, error, "its position '%s' is computed while the model runs, and must be constant; " INSTEAD,
+               ortrain_text_show (value != NULL ? value->name : ""));
+}
+
+/* Counted from the end where negative. n: the first position that does not exist. */
+static gboolean
+check_position (OrtrainNode *node, gint64 *position, gint64 length, gint64 n, GError **error)
+{
+  const gint64 asked = *position;
+  *position += asked < 0 ? length : 0;
+  if (*position >= 0 && *position < n)
+    return TRUE;
+  g_autofree char *text = ortrain_node_describe (node);
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+               "%s: position %" G_GINT64_FORMAT " is out of range for a sequence of %" G_GINT64_FORMAT " tensors", text,
+               asked, length);
+  return FALSE;
+}
+
+/* ---- changes ---- */
+
+static void
+become (OrtrainNode *node, const char *op_type, OrtrainValue *const *inputs, guint n_inputs)
+{
+  for (guint i = 0; i < MAX (node->inputs->len, n_inputs); i++)
+    ortrain_node_set_input (node, i, i < n_inputs ? inputs[i] : NULL);
+  g_ptr_array_set_size (node->inputs, (gint) n_inputs);
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_assign (node->attributes, attributes);
+  ortrain_attributes_free (attributes);
+  ortrain_node_set_operator (node, "", op_type);
+  node->op = ortrain_ops_lookup ("", op_type);
+}
+
+/* A file of a few bytes must not become a graph of any size. */
+static gboolean
+count_elements (OrtrainNode *node, gint64 n, GError **error)
+{
+  static GQuark quark;
+  OrtrainGraph *graph = node->graph;
+  if (quark == 0)
+    quark = g_quark_from_static_string ("ortrain-sequence-elements");
+  while (graph->parent != NULL)
+    graph = graph->parent;
+  const gint64 before = (gint64) GPOINTER_TO_SIZE (g_object_get_qdata (G_OBJECT (graph), quark));
+  if (n > MAX_ELEMENTS || before + n > MAX_ALL_ELEMENTS)
+    {
+      g_autofree char *text = ortrain_node_describe (node);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE,
+                   n > MAX_ELEMENTS
+                       ? "%s: the sequence would have %" G_GINT64_FORMAT " tensors, at most %d are supported"
+                       : "%s: with its %" G_GINT64_FORMAT " tensors, the sequences of the model have more than %d",
+                   text, n, n > MAX_ELEMENTS ? MAX_ELEMENTS : MAX_ALL_ELEMENTS);
+      return FALSE;
+    }
+  g_object_set_qdata (G_OBJECT (graph), quark, GSIZE_TO_POINTER ((gsize) (before + n)));
+  return TRUE;
+}
+
+static gboolean
+become_sequence (OrtrainNode *node, GPtrArray *elements, GError **error)
+{
+  if (!count_elements (node, elements->len, error))
+    return FALSE;
+  become (node, "SequenceConstruct", (OrtrainValue *const *) elements->pdata, elements->len);
+  return TRUE;
+}
+
+/* ---- SplitToSequence (x[, split]): parts along an axis. Without split they are single indices; a scalar is the size of
+ * all parts but the last, which may be smaller; a vector has the size of each ---- */
+
+/* Whether it is, if the rank of `split` is known. *n: -1 if the number of parts is not known; *sizes: [n], for a scalar. */
+static gboolean
+find_parts (OrtrainNode *node, gint64 axis, gint64 *n, gint64 **sizes, GError **error)
+{
+  const OrtrainValue *x = ortrain_node_input (node, 0), *split = ortrain_node_input (node, 1);
+  gint64 size = 1;
+  *n = -1;
+  *sizes = NULL;
+  if (split != NULL && split->rank == 1)
+    {
+      if (ortrain_dim_is_int (split->dims[0]))
+        *n = split->dims[0].value;
+      return TRUE;
+    }
+  if (x->rank < 0 || !ortrain_dim_is_int (x->dims[axis]) || (split != NULL && !get_number (node, 1, &size)))
+    return TRUE;
+  if (size < 1)
+    return fail (node, error, "its parts have %" G_GINT64_FORMAT " elements, at least 1 is needed", size);
+  const gint64 all = x->dims[axis].value;
+  const gint64 n_parts = all / size + (all % size != 0);
+  if (!count_elements (node, n_parts, error))
+    return FALSE;
+  *n = n_parts;
+  *sizes = g_new0 (gint64, n_parts + 1);
+  for (gint64 i = 0; i < n_parts; i++)
+    (*sizes)[i] = MIN (size, all - i * size);
+  return TRUE;
+}
+
+static OrtrainValue *
+write_int64 (const OrtrainWriter *self, OrtrainValue *value)
+{
+  return value->dtype == ORTRAIN_DTYPE_INT64
+             ? value
+             : ortrain_write (self, "Cast", &value, 1, ortrain_write_attribute ("to", ORTRAIN_DTYPE_INT64));
+}
+
+static gboolean
+upgrade_split (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  const OrtrainWriter self = { graph, node };
+  OrtrainValue *x = ortrain_node_input (node, 0), *split = ortrain_node_input (node, 1);
+  gint64 axis = ortrain_attributes_get_int (node->attributes, "axis", 0), n;
+  const gboolean squeezes = split == NULL && ortrain_attributes_get_int (node->attributes, "keepdims", 1) == 0;
+  if (x->rank >= 0 && (axis < -x->rank || axis >= x->rank))
+    return fail (node, error, "axis %" G_GINT64_FORMAT " is out of range for rank %d", axis, x->rank);
+  axis += axis < 0 && x->rank >= 0 ? x->rank : 0;
+  g_autofree gint64 *sizes = NULL;
+  if (!find_parts (node, axis, &n, &sizes, error))
+    return FALSE;
+  if (n < 0)
+    return TRUE; /* readers take slices of it */
+  if (sizes == NULL && !count_elements (node, n, error))
+    return FALSE;
+  g_autoptr (GPtrArray) elements = g_ptr_array_new ();
+  if (n > 0)
+    {
+      OrtrainValue *operands[] = { x, sizes != NULL ? ortrain_graph_const_ints (graph, sizes, (gsize) n)
+                                                    : write_int64 (&self, split) };
+      OrtrainNode *parts = ortrain_graph_insert_node (graph, node, "", "Split", node->name, operands, 2, (guint) n);
+      ortrain_attributes_set_int (parts->attributes, "axis", axis);
+      parts->op = ortrain_ops_lookup ("", "Split");
+      for (guint i = 0; i < n; i++)
+        g_ptr_array_add (elements, ortrain_node_output (parts, i));
+    }
+  for (guint i = 0; squeezes && i < elements->len; i++)
+    elements->pdata[i] = ortrain_write2 (&self, "Squeeze", elements->pdata[i], ortrain_write_ints (&self, &axis, 1));
+  become (node, "SequenceConstruct", (OrtrainValue *const *) elements->pdata, elements->len);
+  return TRUE;
+}
+
+/* Part `position` of parts of one size, whose number is not known: x[position · size : (position + 1) · size]. */
+static gboolean
+slice_part (OrtrainGraph *graph, OrtrainNode *node, OrtrainNode *split, gint64 position, GError **error)
+{
+  const OrtrainWriter self = { graph, node };
+  OrtrainValue *x = ortrain_node_input (split, 0), *given = ortrain_node_input (split, 1);
+  const gint64 axis = ortrain_attributes_get_int (split->attributes, "axis", 0);
+  const gboolean squeezes = given == NULL && ortrain_attributes_get_int (split->attributes, "keepdims", 1) == 0;
+  if (given != NULL && given->rank != 0)
+    return fail (node, error, "the number of parts that '%s' is split into is not constant; " INSTEAD,
+                 ortrain_text_show (x->name));
+  OrtrainValue *one = ORTRAIN_WRITE_INTS (&self, 1), *index = ORTRAIN_WRITE_INTS (&self, position);
+  OrtrainValue *size = given != NULL ? ortrain_write2 (&self, "Reshape", write_int64 (&self, given), one) : one;
+  OrtrainValue *length = ortrain_write_dim (&self, x, axis);
+  if (position < 0)
+    {
+      /* from the number of parts, (length - 1 + size) / size */
+      OrtrainValue *up = ortrain_write2 (&self, "Add", ortrain_write2 (&self, "Sub", length, one), size);
+      index = ortrain_write2 (&self, "Add", ortrain_write2 (&self, "Div", up, size), index);
+    }
+  /* limited here: inference takes symbols to be as large as it needs them */
+  OrtrainValue *begin = ortrain_write2 (&self, "Min", ortrain_write2 (&self, "Mul", index, size), length);
+  OrtrainValue *end = ortrain_write2 (&self, "Min", ortrain_write2 (&self, "Add", begin, size), length);
+  OrtrainValue *operands[] = { x, begin, end, ORTRAIN_WRITE_INTS (&self, axis), one };
+  if (!squeezes)
+    {
+      become (node, "Slice", operands, G_N_ELEMENTS (operands));
+      return TRUE;
+    }
+  OrtrainValue *part = ortrain_write (&self, "Slice", operands, G_N_ELEMENTS (operands), NULL);
+  OrtrainValue *squeezed[] = { part, operands[3] };
+  become (node, "Squeeze", squeezed, 2);
+  return TRUE;
+}
+
+/* ---- what makes and reads sequences ---- */
+
+static gboolean
+upgrade_at (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  gint64 position;
+  OrtrainNode *split = find_split (ortrain_node_input (node, 0));
+  if (!get_position (node, 1, &position, error))
+    return FALSE;
+  if (split != NULL)
+    return slice_part (graph, node, split, position, error);
+  OrtrainNode *sequence = get_sequence (node, error);
+  if (sequence == NULL || !check_position (node, &position, sequence->inputs->len, sequence->inputs->len, error))
+    return FALSE;
+  OrtrainValue *element = ortrain_node_input (sequence, (guint) position);
+  become (node, "Identity", &element, 1);
+  return TRUE;
+}
+
+static gboolean
+upgrade_length (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  OrtrainNode *sequence = get_sequence (node, error);
+  if (sequence == NULL)
+    return FALSE;
+  OrtrainValue *length = ortrain_graph_const_int (graph, sequence->inputs->len);
+  become (node, "Identity", &length, 1);
+  return TRUE;
+}
+
+static gboolean
+upgrade_construct (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  return count_elements (node, node->inputs->len, error);
+}
+
+static gboolean
+upgrade_empty (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  become (node, "SequenceConstruct", NULL, 0);
+  return TRUE;
+}
+
+static gboolean
+upgrade_insert (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  OrtrainNode *sequence = get_sequence (node, error);
+  if (sequence == NULL)
+    return FALSE;
+  gint64 n = sequence->inputs->len, position = n;
+  if (ortrain_node_input (node, 2) != NULL &&
+      (!get_position (node, 2, &position, error) || !check_position (node, &position, n, n + 1, error)))
+    return FALSE;
+  g_autoptr (GPtrArray) elements = g_ptr_array_copy (sequence->inputs, NULL, NULL);
+  g_ptr_array_insert (elements, (gint) position, ortrain_node_input (node, 1));
+  return become_sequence (node, elements, error);
+}
+
+static gboolean
+upgrade_erase (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  OrtrainNode *sequence = get_sequence (node, error);
+  gint64 position = -1;
+  if (sequence == NULL || (ortrain_node_input (node, 1) != NULL && !get_position (node, 1, &position, error)) ||
+      !check_position (node, &position, sequence->inputs->len, sequence->inputs->len, error))
+    return FALSE;
+  g_autoptr (GPtrArray) elements = g_ptr_array_copy (sequence->inputs, NULL, NULL);
+  g_ptr_array_remove_index (elements, (guint) position);
+  return become_sequence (node, elements, error);
+}
+
+static gboolean
+upgrade_concat (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  const OrtrainWriter self = { graph, node };
+  const gint64 axis = ortrain_attributes_get_int (node->attributes, "axis", 0);
+  const gboolean is_new = ortrain_attributes_get_int (node->attributes, "new_axis", 0) != 0;
+  OrtrainNode *sequence = get_sequence (node, error);
+  if (sequence == NULL)
+    return FALSE;
+  if (sequence->inputs->len == 0)
+    return fail (node, error, "the sequence is empty");
+  g_autoptr (GPtrArray) elements = g_ptr_array_copy (sequence->inputs, NULL, NULL);
+  for (guint i = 0; is_new && i < elements->len; i++)
+    elements->pdata[i] = ortrain_write2 (&self, "Unsqueeze", elements->pdata[i], ortrain_write_ints (&self, &axis, 1));
+  become (node, "Concat", (OrtrainValue *const *) elements->pdata, elements->len);
+  ortrain_attributes_set_int (node->attributes, "axis", axis);
+  return node->op->upgrade == NULL || node->op->upgrade (graph, node, opset, error);
+}
+
+/* ---- graphs ---- */
+
+/* `branch` reads elements where it read the sequence that its input `i` is. */
+static void
+open_input (OrtrainGraph *branch, guint i, OrtrainNode *sequence)
+{
+  OrtrainValue *captured = branch->inputs->pdata[i];
+  g_autoptr (GPtrArray) elements = g_ptr_array_new ();
+  for (guint k = 0; k < sequence->inputs->len; k++)
+    {
+      const OrtrainValue *outer = ortrain_node_input (sequence, k);
+      OrtrainValue *inner = ortrain_graph_new_value (branch, NULL);
+      inner->kind = ORTRAIN_VALUE_INPUT;
+      ortrain_value_set_shape (inner, outer->dtype, outer->dims, outer->rank);
+      g_ptr_array_add (branch->inputs, inner);
+      g_ptr_array_add (elements, inner);
+    }
+  OrtrainNode *first = branch->nodes->len > 0 ? branch->nodes->pdata[0] : NULL;
+  OrtrainNode *construct = first != NULL
+                               ? ortrain_graph_insert_node (branch, first, "", "SequenceConstruct", NULL,
+                                                            (OrtrainValue *const *) elements->pdata, elements->len, 1)
+                               : ortrain_graph_new_node (branch, "", "SequenceConstruct", NULL,
+                                                         (OrtrainValue *const *) elements->pdata, elements->len, 1);
+  ortrain_value_replace_uses (captured, ortrain_node_output (construct, 0));
+}
+
+gboolean
+ortrain_sequence_open_captures (OrtrainGraph *graph, OrtrainNode *node, GError **error)
+{
+  const guint n_inputs = node->inputs->len;
+  for (guint i = 1; i < n_inputs; i++)
+    {
+      OrtrainNode *sequence = ortrain_sequence_find (ortrain_node_input (node, i));
+      if (sequence == NULL)
+        continue;
+      if (!count_elements (node, sequence->inputs->len, error))
+        return FALSE;
+      for (guint b = 0; b < 2; b++)
+        open_input (ortrain_control_get_branch (node, b), i - 1, sequence);
+      for (guint k = 0; k < sequence->inputs->len; k++)
+        ortrain_node_set_input (node, node->inputs->len, ortrain_node_input (sequence, k));
+      /* the position stays, for a value that nothing reads */
+      ortrain_node_set_input (node, i, ortrain_graph_const_int (graph, 0));
+    }
+  return TRUE;
+}
+
+static gboolean
+is_sequence (const OrtrainValue *value)
+{
+  return ortrain_sequence_find (value) != NULL || find_split (value) != NULL;
+}
+
+gboolean
+ortrain_sequence_remove (OrtrainGraph *graph, GError **error)
+{
+  for (guint k = 0; k < graph->outputs->len && graph->parent == NULL; k++)
+    {
+      const OrtrainValue *output = graph->outputs->pdata[k];
+      if (is_sequence (output))
+        return fail (output->producer, error,
+                     "the output '%s' is a sequence of tensors, which is not supported; export the "
+                     "model with each of them as an output",
+                     ortrain_text_show (output->name));
+    }
+  g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
+  for (guint n = graph->nodes->len; n-- > 0;)
+    {
+      OrtrainNode *node = graph->nodes->pdata[n];
+      const OrtrainValue *output = ortrain_node_output (node, 0);
+      if (output != NULL && output->uses.n == 0 && !output->is_output && is_sequence (output))
+        ortrain_graph_delete_node (graph, node);
+    }
+  return TRUE;
+}
+
+/* clang-format off */
+#define SEQUENCE(op, min, max, function, ...)                                                                          \
+  { .name = op, .domain = "", .since = 11, .min_inputs = min, .max_inputs = max, .min_outputs = 1, .max_outputs = 1,   \
+    .upgrade = function, .instead = INSTEAD, __VA_ARGS__ }
+
+static const OrtrainOpDef ops[] = {
+  SEQUENCE ("SplitToSequence", 1, 2, upgrade_split, .types = "*i", .vector_inputs = 1 << 1),
+  SEQUENCE ("SequenceConstruct", 0, -1, upgrade_construct, .types = "*"),
+  SEQUENCE ("SequenceEmpty", 0, 0, upgrade_empty),
+  SEQUENCE ("SequenceAt", 2, 2, upgrade_at, .types = "*i", .scalar_inputs = 1 << 1),
+  SEQUENCE ("SequenceLength", 1, 1, upgrade_length),
+  SEQUENCE ("SequenceInsert", 2, 3, upgrade_insert, .types = "**i", .scalar_inputs = 1 << 2),
+  SEQUENCE ("SequenceErase", 1, 2, upgrade_erase, .types = "*i", .scalar_inputs = 1 << 1),
+  SEQUENCE ("ConcatFromSequence", 1, 1, upgrade_concat),
+};
+/* clang-format on */
+ORTRAIN_OP_TABLE (sequence, ops);

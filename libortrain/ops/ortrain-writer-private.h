@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "ops/ortrain-op-private.h"
+
+/* What upgrades write a node out with: `write` functions insert nodes in the newest form before it, and return output 0. */
+typedef struct
+{
+  OrtrainGraph *graph;
+  OrtrainNode *node;
+} OrtrainWriter;
+
+/* Operands at the end that are NULL are left out; attributes: taken, may be NULL. */
+OrtrainValue *ortrain_write (const OrtrainWriter *self, const char *op_type, OrtrainValue *const *operands, guint n,
+                             OrtrainAttributes *attributes);
+OrtrainValue *ortrain_write1 (const OrtrainWriter *self, const char *op_type, OrtrainValue *a);
+OrtrainValue *ortrain_write2 (const OrtrainWriter *self, const char *op_type, OrtrainValue *a, OrtrainValue *b);
+OrtrainValue *ortrain_write_ints (const OrtrainWriter *self, const gint64 *values, gsize n);
+#define ORTRAIN_WRITE_INTS(self, ...)                                                                                  \
+  ortrain_write_ints (self, (const gint64[]){ __VA_ARGS__ }, sizeof ((const gint64[]){ __VA_ARGS__ }) / sizeof (gint64))
+OrtrainAttributes *ortrain_write_attribute (const char *name, gint64 value);
+OrtrainValue *ortrain_write_concat (const OrtrainWriter *self, OrtrainValue *a, OrtrainValue *b, gint64 axis);
+/* x[…, from:to:step] along one axis. */
+OrtrainValue *ortrain_write_slice (const OrtrainWriter *self, OrtrainValue *x, gint64 axis, gint64 from, gint64 to,
+                                   gint64 step);
+/* Dimension `axis` of a value, [1]. */
+OrtrainValue *ortrain_write_dim (const OrtrainWriter *self, OrtrainValue *value, gint64 axis);
+/* The node computes this, and goes. */
+gboolean ortrain_write_finish (const OrtrainWriter *self, OrtrainValue *result);
+gboolean ortrain_write_refuse (const OrtrainWriter *self, GError **error, const char *why);
