@@ -23,9 +23,9 @@ typedef gboolean (*OrtrainUpgradeFunc) (OrtrainGraph *graph, OrtrainNode *node, 
 typedef enum
 {
   ORTRAIN_OP_NONE = 0,
-  ORTRAIN_OP_POINTWISE = 1 << 0,    /* element-wise with broadcasting: may enter a fused chain */
-  ORTRAIN_OP_VIEW = 1 << 1,         /* output 0 is the bytes of input 0 under another shape (Reshape, Identity, …) */
-  ORTRAIN_OP_RANDOM = 1 << 2,       /* draws random numbers: never folded, never merged */
+  ORTRAIN_OP_POINTWISE = 1 << 0, /* element-wise with broadcasting: may enter a fused chain */
+  ORTRAIN_OP_VIEW = 1 << 1,   /* output 0 is input 0 under another shape, of the same type (Reshape, Identity, …) */
+  ORTRAIN_OP_RANDOM = 1 << 2, /* draws random numbers: never folded, never merged */
   ORTRAIN_OP_COMMUTATIVE = 1 << 3,  /* inputs 0 and 1 may change places */
   ORTRAIN_OP_NO_GRADIENT = 1 << 4,  /* piecewise constant, integer or logic: gradient is zero by definition */
   ORTRAIN_OP_SHAPE_ONLY = 1 << 5,   /* reads shapes, never elements (Shape, Size): its input need not live */
@@ -123,6 +123,7 @@ typedef enum
   ORTRAIN_MIXED_FOLLOW,   /* 16 bits if one of its data inputs has them; weights and constants follow */
   ORTRAIN_MIXED_NARROW,   /* 16 bits in and out; kernels sum in float32 */
   ORTRAIN_MIXED_INSIDE,   /* float32 inside, and output 0 in the type of input 0 */
+  ORTRAIN_MIXED_KEPT,     /* the type that the file says: its bits are read */
 } OrtrainMixedRule;
 
 #define ORTRAIN_MAX_INPUT_ROLES 8

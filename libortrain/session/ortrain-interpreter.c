@@ -131,9 +131,10 @@ ortrain_interpreter_run (OrtrainGraph *source, OrtrainTensorDict *feeds, Ortrain
                        ortrain_text_show (output->name));
           return NULL;
         }
-      /* Inputs and weights are not handed out as results that the caller may write to. */
-      tensor = output->kind == ORTRAIN_VALUE_COMPUTED ? g_object_ref (output->tensor)
-                                                      : ortrain_tensor_copy (output->tensor, error);
+      /* Inputs, weights, and views of them are not handed out as results that the caller may write to. */
+      tensor = output->kind == ORTRAIN_VALUE_COMPUTED && ortrain_tensor_is_exclusive (output->tensor)
+                   ? g_object_ref (output->tensor)
+                   : ortrain_tensor_copy (output->tensor, error);
       if (tensor == NULL)
         return NULL;
       ortrain_tensor_dict_set (outputs, output->name, tensor);

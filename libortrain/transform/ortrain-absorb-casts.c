@@ -159,9 +159,10 @@ ortrain_absorb_casts (OrtrainGraph *graph, const OrtrainProvider *provider, GErr
   for (guint t = 0; t < nodes->len; t++)
     {
       OrtrainNode *node = nodes->pdata[t];
-      /* element-wise operators take casts into their chains; views and casts have no kernel to look for */
+      /* element-wise operators take casts into their chains; views and casts have no kernel to look for; what reads bits
+       * reads those of the type that the cast makes */
       if (node->graph != NULL && node->op != NULL && !(node->op->flags & ORTRAIN_OP_POINTWISE) &&
-          !ortrain_node_is_view (node))
+          node->op->mixed != ORTRAIN_MIXED_KEPT && !ortrain_node_is_view (node))
         absorb (graph, node, provider);
     }
   return TRUE;

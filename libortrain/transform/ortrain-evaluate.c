@@ -283,7 +283,7 @@ evaluate (OrtrainNode *node, OrtrainTensor *const *inputs, const gboolean *consu
       outputs[0] = node->op->evaluate_shape (node, ortrain_tensor_peek_dims (x), ortrain_tensor_get_rank (x), error);
       ok = outputs[0] != NULL;
     }
-  else if (node->op != NULL && (node->op->flags & ORTRAIN_OP_VIEW) && x != NULL)
+  else if (ortrain_node_has_flag (node, ORTRAIN_OP_VIEW) && ortrain_node_is_view (node) && x != NULL)
     {
       OrtrainValue *output = node->outputs->pdata[0];
       gint64 dims[ORTRAIN_MAX_RANK];

@@ -11,6 +11,7 @@ typedef struct
   GHashTable *carrying; /* set of values that are computed from a weight or a floating-point input */
   GHashTable *narrow;   /* value in float32 → the same in 16 bits */
   GHashTable *wide;     /* value in 16 bits → the same in float32 */
+  GHashTable *kept;     /* node that reads bits → the type in which the file has them */
   gboolean *used;       /* [n_overrides] */
 } Rewrite;
 
@@ -227,6 +228,8 @@ get_rule (Rewrite *self, const OrtrainNode *node, gboolean *overridden)
         rule = request->overrides[i].rule;
         self->used[i] = *overridden = TRUE;
       }
+  if (node->op->mixed == ORTRAIN_MIXED_KEPT)
+    return ORTRAIN_MIXED_KEPT;
   if (rule == ORTRAIN_MIXED_BY_FLAGS)
     rule = node->op->flags & (ORTRAIN_OP_POINTWISE | ORTRAIN_OP_VIEW) ? ORTRAIN_MIXED_FOLLOW : ORTRAIN_MIXED_WIDE;
   if (node->op->dtypes != 0 && !(node->op->dtypes & ORTRAIN_DTYPE_BIT (request->dtype)))
@@ -244,6 +247,8 @@ static OrtrainDType
 choose_dtype (Rewrite *self, const OrtrainNode *node, guint root, OrtrainMixedRule rule, gboolean overridden)
 {
   gboolean any_narrow = FALSE, any_data = FALSE, carries = FALSE;
+  if (rule == ORTRAIN_MIXED_KEPT)
+    return (OrtrainDType) GPOINTER_TO_INT (g_hash_table_lookup (self->kept, node));
   for (guint i = 0; i < node->inputs->len; i++)
     {
       OrtrainValue *input = node->inputs->pdata[i];
@@ -339,6 +344,19 @@ widen_outputs (Rewrite *self, const OrtrainDType *dtypes, GError **error)
   return TRUE;
 }
 
+/* Types of values change while nodes are rewritten. */
+static void
+find_kept (Rewrite *self)
+{
+  for (guint t = 0; t < self->graph->nodes->len; t++)
+    {
+      OrtrainNode *node = self->graph->nodes->pdata[t];
+      const OrtrainValue *first = ortrain_node_input (node, 0);
+      if (node->op != NULL && node->op->mixed == ORTRAIN_MIXED_KEPT && first != NULL)
+        g_hash_table_insert (self->kept, node, GINT_TO_POINTER (first->dtype));
+    }
+}
+
 static gboolean
 check_overrides (const Rewrite *self, GError **error)
 {
@@ -361,12 +379,14 @@ ortrain_apply_mixed_precision (OrtrainGraph *graph, const OrtrainMixedPrecision 
   g_autoptr (GHashTable) carrying = g_hash_table_new (NULL, NULL);
   g_autoptr (GHashTable) narrow = g_hash_table_new (NULL, NULL);
   g_autoptr (GHashTable) wide = g_hash_table_new (NULL, NULL);
+  g_autoptr (GHashTable) kept = g_hash_table_new (NULL, NULL);
   g_autofree gboolean *used = g_new0 (gboolean, request->n_overrides + 1);
   g_autofree OrtrainDType *dtypes = g_new (OrtrainDType, graph->outputs->len + 1);
-  Rewrite self = { graph, request, carrying, narrow, wide, used };
+  Rewrite self = { graph, request, carrying, narrow, wide, kept, used };
   for (guint i = 0; i < graph->outputs->len; i++)
     dtypes[i] = ((OrtrainValue *) graph->outputs->pdata[i])->dtype;
   find_carrying (&self);
+  find_kept (&self);
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
   {
     g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
