@@ -404,9 +404,10 @@ add_to_graph (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
   if (!call.ok || loss == NULL)
     {
       if (local_error == NULL) /* a method written in a scripting language may fail without saying why */
-        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                     "%s on output '%s': build failed without a reason", G_OBJECT_TYPE_NAME (self),
-                     ortrain_text_show (output->name));
+        g_set_error (
+            error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+            "%s on output '%s': build returned FALSE, and set no error; TRUE and the value of the loss are needed",
+            G_OBJECT_TYPE_NAME (self), ortrain_text_show (output->name));
       else
         g_propagate_prefixed_error (error, g_steal_pointer (&local_error),
                                     "%s on output '%s': ", G_OBJECT_TYPE_NAME (self), ortrain_text_show (output->name));

@@ -125,7 +125,9 @@ ortrain_lr_schedule_evaluate (OrtrainLrSchedule *self, guint64 step, double *fac
                                 G_OBJECT_TYPE_NAME (self), step);
   else if (!ok) /* a method written in a scripting language may fail without a reason */
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                 "%s at step %" G_GUINT64_FORMAT ": evaluate failed without a reason", G_OBJECT_TYPE_NAME (self), step);
+                 "%s at step %" G_GUINT64_FORMAT
+                 ": evaluate returned FALSE, and set no error; TRUE and the factor on the learning rate are needed",
+                 G_OBJECT_TYPE_NAME (self), step);
   else if (!isfinite (value))
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
                  "%s at step %" G_GUINT64_FORMAT ": the factor on the learning rate is %s", G_OBJECT_TYPE_NAME (self),

@@ -310,8 +310,8 @@ update_by_method (OrtrainUpdateSet *self, guint64 step, double gradient_scale, G
           /* A method written in a scripting language may fail without saying why. */
           if (local_error == NULL)
             g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                         "%s on parameter '%s': update failed without a reason", G_OBJECT_TYPE_NAME (self->optimizer),
-                         ortrain_text_show (entry->name));
+                         "%s on parameter '%s': update returned FALSE, and set no error; TRUE is needed",
+                         G_OBJECT_TYPE_NAME (self->optimizer), ortrain_text_show (entry->name));
           else
             g_propagate_prefixed_error (error, g_steal_pointer (&local_error),
                                         "%s on parameter '%s': ", G_OBJECT_TYPE_NAME (self->optimizer),

@@ -233,7 +233,8 @@ report (OrtrainMetric *self, const char *method, gboolean ok, GError *local_erro
     g_propagate_prefixed_error (error, local_error,
                                 "Metric '%s': ", ortrain_text_show (ortrain_metric_get_title (self)));
   else if (!ok)
-    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "Metric '%s': %s failed without a reason",
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+                 "Metric '%s': %s returned FALSE, and set no error; TRUE is needed",
                  ortrain_text_show (ortrain_metric_get_title (self)), method);
   return ok && local_error == NULL;
 }

@@ -175,7 +175,7 @@ class Descriptions(unittest.TestCase):
                     with self.subTest(f"{name}.{method}"):
                         signature = inspect.signature(value)
                         open_ended = [p for p in signature.parameters.values() if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-                        self.assertEqual(bool(open_ended), method.startswith("connect") or method == "update", signature)
+                        self.assertEqual(bool(open_ended), method.startswith("connect") or (name, method) == ("TensorDict", "update"), signature)
                         self.assertTrue(inspect.getdoc(value))
                         n += 1
         self.assertGreater(n, 150)

@@ -2,57 +2,26 @@
 /* exported _init */
 // What makes Ortrain feel at home in GJS: promises, plain objects of tensors, typed arrays. Everything here can also be
 // done without it. Big memory is not seen by the garbage collector: call release () on tensors that were large.
-const {Gio, GLib, GObject} = imports.gi;
-
-const TYPED = {
-    FLOAT32: Float32Array, FLOAT64: Float64Array, INT8: Int8Array, UINT8: Uint8Array, INT16: Int16Array,
-    UINT16: Uint16Array, INT32: Int32Array, UINT32: Uint32Array, INT64: BigInt64Array, UINT64: BigUint64Array,
-    BOOL: Uint8Array, FLOAT16: Uint16Array, BFLOAT16: Uint16Array,
-};
+const {Gio, GObject} = imports.gi;
+const Calls = imports.overrides._ortrain.calls;
+const Derived = imports.overrides._ortrain.derived;
+const Tensors = imports.overrides._ortrain.tensors;
+const Values = imports.overrides._ortrain.values;
 
 function _init() {
     const Ortrain = this;
-
-    function typedArrayOf(dtype) {
-        for (const name in TYPED) {
-            if (Ortrain.DType[name] === dtype)
-                return TYPED[name];
-        }
-        throw new TypeError('there is no typed array for this type of elements');
+    const toDict = Tensors.init(Ortrain, Values.toMember, Values.toInteger);
+    // A dataset, or a plain object of tensors as one.
+    function toDataset(value) {
+        if (value === null || value === undefined || value instanceof GObject.Object)
+            return value;
+        return Ortrain.TensorDataset.new(toDict(value));
     }
-
-    // Tensor.from (typed array or array of numbers, shape[, dtype])
-    Ortrain.Tensor.from = function (data, shape, dtype) {
-        if (!ArrayBuffer.isView(data)) {
-            data = Array.from(data);
-            const type = dtype === undefined ? Float32Array : typedArrayOf(dtype);
-            data = type === BigInt64Array || type === BigUint64Array ? type.from(data, x => BigInt(x)) : type.from(data);
-        }
-        if (dtype === undefined) {
-            const name = Object.keys(TYPED).find(key => data instanceof TYPED[key]);
-            dtype = Ortrain.DType[name];
-        }
-        if (shape === undefined)
-            shape = [data.length];
-        const bytes = new GLib.Bytes(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
-        return Ortrain.Tensor.new_for_bytes(dtype, shape, bytes);
-    };
-
-    // The elements as a typed array. Up to GJS 1.80 it lies over the tensor's memory, later it is a copy.
-    Ortrain.Tensor.prototype.toTypedArray = function () {
-        const bytes = this.get_bytes().toArray();
-        const type = typedArrayOf(this.get_dtype());
-        if (bytes.byteOffset % type.BYTES_PER_ELEMENT === 0)
-            return new type(bytes.buffer, bytes.byteOffset, bytes.byteLength / type.BYTES_PER_ELEMENT);
-        return new type(bytes.slice().buffer);
-    };
-
-    Object.defineProperty(Ortrain.Tensor.prototype, 'shape', {
-        get() {
-            return this.get_dims().map(Number);
-        },
-        configurable: true,
+    const checks = Values.init(Ortrain, {
+        Dataset: toDataset, TensorDict: toDict,
+        Tensor: value => value === null || value === undefined || value instanceof GObject.Object ? value : Ortrain.Tensor.from(value),
     });
+
     // The loss of each training step, as a Float64Array.
     Object.defineProperty(Ortrain.TrainingHistory.prototype, 'losses', {
         get() {
@@ -60,32 +29,6 @@ function _init() {
         },
         configurable: true,
     });
-    function toDict(values) {
-        if (values === null || values === undefined || values instanceof Ortrain.TensorDict)
-            return values;
-        const dict = Ortrain.TensorDict.new();
-        for (const name in values) {
-            const value = values[name];
-            dict.set(name, value instanceof Ortrain.Tensor ? value : Ortrain.Tensor.from(value));
-        }
-        return dict;
-    }
-    Ortrain.TensorDict.from = toDict;
-    // {name: tensor, …}
-    Ortrain.TensorDict.prototype.toObject = function () {
-        const object = {};
-        for (const name of this.get_names())
-            object[name] = this.get(name);
-        return object;
-    };
-    function feeding(prototype, ...names) {
-        for (const name of names) {
-            const original = prototype[name];
-            prototype[name] = function (feeds, ...args) {
-                return original.call(this, toDict(feeds), ...args);
-            };
-        }
-    }
 
     // Every asynchronous pair gives a promise when it gets no callback.
     function promisify(owner, name) {
@@ -104,27 +47,23 @@ function _init() {
     promisify(Ortrain.Model, 'new_from_file_async');
     promisify(Ortrain.Checkpoint, 'load_async');
     promisify(Ortrain.Checkpoint.prototype, 'save_async');
-    feeding(Ortrain.TrainingSession.prototype, 'train_step', 'train_and_update', 'eval_step', 'plan', 'plan_batch', 'max_batch', 'train_step_async',
-        'train_and_update_async', 'eval_step_async', 'set_parameters', 'set_state');
-    feeding(Ortrain.InferenceSession.prototype, 'run', 'run_async');
+    Calls.init(Ortrain);
+    Derived.init(Ortrain, toDict);
 
     // new Ortrain.Trainer ({session, dataset, epochs: 3}): what a function of the library needs to make a whole object comes
     // under the names of its arguments; everything else is a property.
     function constructible(name, required, make) {
         Ortrain[name].prototype._init = function (given = {}) {
-            if (given === null || typeof given !== 'object' || given instanceof Ortrain[name])
-                throw new TypeError(`new Ortrain.${name} () takes an object: {${required.join(', ')}, …}`);
+            if (given === null || typeof given !== 'object' || given instanceof GObject.Object || Array.isArray(given))
+                throw new TypeError(`new Ortrain.${name} () takes an object: {${required.join(', ')}, …}, not ${Values.show(given)}`);
             const values = {...given};
             for (const argument of required) {
                 if (values[argument] === undefined || values[argument] === null)
                     throw new TypeError(`new Ortrain.${name} ({${required.join(', ')}, …}) lacks ${argument}`);
             }
-            const self = make(values);
-            for (const property in values) {
-                if (!(property in self))
-                    throw new TypeError(`Ortrain.${name} has no property ${property}`);
-                self[property] = values[property];
-            }
+            const self = make(values), properties = checks.toProperties(Ortrain[name], values, required);
+            for (const property in properties)
+                self[property] = properties[property];
             return self;
         };
     }
@@ -133,10 +72,6 @@ function _init() {
         delete values[argument];
         return value === undefined ? fallback : value;
     }
-    // A dataset, or a plain object of tensors as one.
-    function toDataset(value) {
-        return value instanceof Ortrain.Dataset ? value : Ortrain.TensorDataset.new(toDict(value));
-    }
     // A transform, or a function (item, seed) as one: it returns an object of tensors, or nothing if it changed the item.
     function toTransform(value) {
         if (value instanceof Ortrain.Transform)
@@ -144,9 +79,12 @@ function _init() {
         if (typeof value !== 'function')
             throw new TypeError('a transform is an Ortrain.Transform or a function');
         return Ortrain.FunctionTransform.new((item, seed) => {
-            const result = toDict(value(item, seed));
-            if (result === null || result === undefined || result === item)
+            const given = value(item, seed);
+            if (given === null || given === undefined || given === true || given === item)
                 return true;
+            if (typeof given !== 'object')
+                throw new TypeError(`the transform ${value.name} returned ${Values.show(given)}; an object of tensors, or nothing, is needed`);
+            const result = toDict(given);
             for (const name of item.get_names().filter(name => !result.contains(name)))
                 item.remove(name);
             for (const name of result.get_names())
@@ -172,6 +110,8 @@ function _init() {
         values => Ortrain.DataLoader.new(toDataset(take(values, 'dataset')), take(values, 'batch_size', 32)));
     constructible('Trainer', ['session', 'dataset'],
         values => Ortrain.Trainer.new(take(values, 'session'), toDataset(take(values, 'dataset'))));
+
+    checks.checkClasses();
 
     // What an object says of itself: its text, or its properties.
     function describe(object) {

@@ -20,6 +20,7 @@ import weakref
 
 from gi.repository import Gio, GLib, GObject
 
+from . import errors
 from .base import Ortrain
 from .tensors import as_dict
 
@@ -62,6 +63,8 @@ class Call:
             error = next((kept for message, kept in _translated if message in failure.message), failure)
             if error is not failure and hasattr(error, "add_note"):
                 error.add_note(failure.message)     # which names the place in the library
+        if isinstance(error, GLib.Error):
+            errors.specialize(error)
         if not _under_way:
             _translated.clear()
         return error
@@ -248,7 +251,7 @@ class Emitter:
 
 def translated(method, info, convert=None):
     """A method that the library calls. What it raises becomes the error of the call, or ends it where the library asks for
-    none, and gets 0 or nothing."""
+    none, and gets 0 or nothing. convert (args, result): what the library gets for what the method returned"""
     throws = info.can_throw_gerror()
     nothing = 0 if "int" in info.get_return_type().get_tag_as_string() else None
 
@@ -256,7 +259,7 @@ def translated(method, info, convert=None):
     def call(*args):
         try:
             result = _callback(method, args)
-            return convert(result) if convert is not None else result
+            return convert(args, result) if convert is not None else result
         except GLib.Error:
             raise
         except BaseException as error:
@@ -279,7 +282,7 @@ def translated(method, info, convert=None):
 
 def derivable(cls, prepare=None, convert=()):
     """Classes of the user: an exception in a method that the library calls reaches who called the library. prepare
-    (subclass) is called first; convert: {name of a method: what becomes of its result}"""
+    (subclass) is called first; convert: {name of a method: what becomes of its result, as in translated ()}"""
     infos = {f"do_{info.get_name()}": info for info in cls.__info__.get_vfuncs()}
     convert = dict(convert)
 

@@ -2,20 +2,15 @@
 """What all classes of the namespace get: the call syntax, attributes for properties, checks, docstrings, repr ()."""
 import functools
 import inspect
+import types
 
 from gi.repository import GObject
 
-from . import calls, describe, values
+from . import arguments, calls, describe, errors, values
 from .base import Ortrain, constructors, exported, swallow
 from .tensors import as_tensor
 
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
-
-
-def _arguments_of(info):
-    """Names of the arguments of a function of the typelib, as PyGObject's docstring has them."""
-    inside = info.__doc__[info.__doc__.index("(") + 1:].split(")", 1)[0]
-    return [part.split(":")[0].split("=")[0].strip() for part in inside.split(", ") if part]
 
 
 # ---- attributes and setters ----
@@ -34,7 +29,7 @@ def _attribute(cls, pspec):
 
 
 def _checked_setter(original, pspec):
-    argument = _arguments_of(original)[1]
+    argument = arguments.names_of(original)[1]
 
     def call(self, *args, **kwargs):
         value, = args or (kwargs.pop(argument),)
@@ -43,31 +38,6 @@ def _checked_setter(original, pspec):
     call.__name__ = original.__name__
     call.__doc__ = f"Sets {pspec.name.replace('-', '_')}: {describe.property_doc(pspec)}."
     call.__signature__ = inspect.Signature([inspect.Parameter("self", _POSITIONAL), inspect.Parameter(argument, _POSITIONAL)])
-    return call
-
-
-def _lists_of_strings(info):
-    """The positions of such arguments of a method, counted without self."""
-    types = [(i, argument.get_type()) for i, argument in enumerate(info.get_arguments())]
-    return [i for i, kind in types
-            if kind.get_tag_as_string() == "array" and kind.get_param_type(0).get_tag_as_string() == "utf8"]
-
-
-def _checked_lists(original, positions):
-    names = _arguments_of(original)
-
-    def call(self, *args, **kwargs):
-        args = list(args)
-        for name in (original.get_arguments()[i].get_name() for i in positions):
-            place = names.index(name) - 1
-            if place < len(args) and args[place] is not None:
-                args[place] = values.strings(name, args[place])
-            elif kwargs.get(name) is not None:
-                kwargs[name] = values.strings(name, kwargs[name])
-        return original(self, *args, **kwargs)
-
-    call.__name__, call.__doc__ = original.__name__, original.__doc__
-    call.__signature__ = inspect.Signature([inspect.Parameter(name, _POSITIONAL) for name in names])
     return call
 
 
@@ -89,11 +59,11 @@ def _split(cls, signature, args, kwargs):
 
 def _route(cls, new):
     """Objects that only a function of the library makes whole."""
-    signature = inspect.signature(new)
+    signature, make = inspect.signature(new), errors.typed(new)
 
     def __new__(subtype, *args, **kwargs):
         bound, properties = _split(cls, signature, args, kwargs)
-        self = new(*bound.args, **bound.kwargs)
+        self = make(*bound.args, **bound.kwargs)
         for name, value in properties.items():
             self.set_property(name, value)
         return self
@@ -104,7 +74,7 @@ def _route(cls, new):
 
 def _route_to_new(cls, info):
     """The same, for new () of the typelib, whose arguments are no properties."""
-    names = _arguments_of(info)
+    names = arguments.names_of(info)
     signature = inspect.Signature([
         inspect.Parameter(name, _POSITIONAL, default=None if argument.may_be_null() else inspect.Parameter.empty)
         for name, argument in zip(names, info.get_arguments())])
@@ -112,10 +82,12 @@ def _route_to_new(cls, info):
     converters = {name: as_tensor for name, argument in zip(names, info.get_arguments())
                   if argument.get_type().get_tag_as_string() == "interface" and argument.get_type().get_interface().get_name() == "Tensor"}
 
+    function = arguments.wrap(info) or info
+
     def new(*args, **kwargs):
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return info(*(converters[name](value) if name in converters else value for name, value in bound.arguments.items()))
+        return function(*(converters[name](value) if name in converters else value for name, value in bound.arguments.items()))
 
     new.__signature__ = signature
     return _route(cls, new)
@@ -154,7 +126,7 @@ def _call_syntax(cls):
     info = new if hasattr(new, "get_arguments") and new.get_container() is not None else None
     if info is not None and info.get_container().get_name() != cls.__name__:
         info = None             # of a parent
-    names = _arguments_of(info) if info is not None else []
+    names = arguments.names_of(info) if info is not None else []
     properties = values.properties_of(cls)
     if any(name not in properties or not values.is_settable(properties[name]) for name in names):
         return _route_to_new(cls, info)
@@ -172,10 +144,6 @@ def _finish_object(cls):
         setter = getattr(cls, f"set_{name}", None)
         if hasattr(setter, "get_arguments") and len(setter.get_arguments()) == 1:
             setattr(cls, f"set_{name}", _checked_setter(setter, pspec))
-    for info in cls.__info__.get_methods():
-        method = vars(cls).get(info.get_name()) or getattr(cls, info.get_name(), None)
-        if hasattr(method, "get_arguments") and method.is_method() and _lists_of_strings(method):
-            setattr(cls, info.get_name(), _checked_lists(method, _lists_of_strings(method)))
     for name in dir(cls):
         if name.endswith("_async") and hasattr(getattr(cls, name), "get_arguments"):
             calls.asynchronous(cls, name.removesuffix("_async"))
@@ -189,10 +157,37 @@ def _finish_object(cls):
         cls.__signature__ = signature
 
 
+def _finish_methods(cls):
+    """Functions of the typelib, and those in the place of one that can fail."""
+    for info in cls.__info__.get_methods():
+        name = info.get_name()
+        function = vars(cls).get(name)
+        if isinstance(function, types.FunctionType) and info.can_throw_gerror():
+            setattr(cls, name, errors.typed(function))
+        found = getattr(cls, name, None)
+        if not hasattr(found, "get_arguments"):
+            continue
+        wrapped = arguments.wrap(found)
+        if wrapped is not None:
+            setattr(cls, name, wrapped if info.is_method() else staticmethod(wrapped))
+
+
+def finish_functions():
+    """Those of the namespace itself."""
+    for name in dir(Ortrain):
+        function = getattr(Ortrain, name)
+        if name not in exported and isinstance(function, type(Ortrain.check_version)):
+            wrapped = arguments.wrap(function)
+            if wrapped is not None:
+                exported[name] = wrapped
+
+
 def finish(cls):
     """A class of the namespace."""
     if issubclass(cls, GObject.Object):
         _finish_object(cls)
+    if hasattr(cls.__info__, "get_methods"):
+        _finish_methods(cls)
     if "__repr__" not in vars(cls):
         cls.__repr__ = describe.representation
     if hasattr(cls, "to_string") and "__str__" not in vars(cls):

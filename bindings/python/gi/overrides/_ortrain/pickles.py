@@ -19,5 +19,12 @@ def load_tensor(dtype, shape, data):
     return Ortrain.Tensor.new_for_data(dtypes[dtype], list(shape), data)
 
 
+def load_error(message, domain, code):
+    _ortrain()
+    from gi.overrides._ortrain import errors
+
+    return errors.specialize(errors.GLib.Error(message, domain, code))
+
+
 def load_dict(items):
     return _ortrain().TensorDict(dict(items))

@@ -119,6 +119,8 @@ class Tensor(Ortrain.Tensor):
             raise ValueError("the tensor was released")
         if self.get_address() == 0:
             raise TypeError(f"the tensor is in the memory of the device '{self.device}': copy it to the host (to_host)")
+        if not self.get_writable():
+            self.get_bytes()        # fails where they come from a mapped file that was changed
         return np.asarray(_Holder(self, typestr))
 
     def _numbers(self):

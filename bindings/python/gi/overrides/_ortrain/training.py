@@ -3,17 +3,18 @@
 import collections.abc
 import functools
 import inspect
+import numbers
 import operator
 import sys
 
-from . import calls, values
+from . import calls, errors, values
 from .base import Ortrain, constructor, export
 from .tensors import as_dict
 
 
 @export
 class LrSchedule(Ortrain.LrSchedule):
-    """A factor on the learning rate; a class derived from it has do_evaluate (step), which returns (True, factor)."""
+    """A factor on the learning rate; a class derived from it has do_evaluate (step), which returns it, or (True, factor)."""
 
 
 @export
@@ -23,12 +24,13 @@ class Metric(Ortrain.Metric):
 
 @export
 class Loss(Ortrain.Loss):
-    """What is minimized; a class derived from it has do_build (graph, output), which returns (True, value)."""
+    """What is minimized; a class derived from it has do_build (graph, output), which returns the loss as a
+    value of the graph, or (True, value)."""
 
 
 @export
 class Optimizer(Ortrain.Optimizer):
-    """Moves parameters; a class derived from it has do_update (name, parameter, gradient, …), which returns True."""
+    """Moves parameters; a class derived from it has do_update (name, parameter, gradient, …), which returns nothing, or True."""
 
 
 @export
@@ -58,10 +60,97 @@ class Dataset(Ortrain.Dataset):
         return calls.run(None, Ortrain.Dataset.get_item, (self, index))
 
 
-def _as_item(result):
+# ---- what methods of the user return ----
+
+def _wrong(args, method, result, needed):
+    return TypeError(f"{type(args[0]).__name__}.{method} () returned {result!r}; {needed} is needed")
+
+
+def _split_result(result):
+    """(whether it succeeded, value)"""
+    pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], bool)
+    return result if pair else (True, result)
+
+
+def _number_of(method, needed):
+    """True and a number, of a number, or of both."""
+    def convert(args, result):
+        ok, value = _split_result(result)
+        if isinstance(value, Ortrain.Tensor) and value.get_n_elements() == 1:
+            value = value.get_scalar(0)
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            raise _wrong(args, method, result, needed)
+        return ok, float(value)
+
+    return convert
+
+
+def _as_built(args, result):
+    ok, value = _split_result(result)
+    if ok and not isinstance(value, Ortrain.Value):
+        raise _wrong(args, "do_build", result, "the loss (an Ortrain.Value of the graph), or (True, loss)")
+    return ok, value
+
+
+def _success_of(method):
+    """True, of True, or of nothing."""
+    def convert(args, result):
+        if result is not None and not isinstance(result, bool):
+            raise _wrong(args, method, result, "True or None")
+        return result is not False
+
+    return convert
+
+
+def _as_applied(args, result):
+    """The item was changed, or there is another."""
+    if result is None or isinstance(result, bool):
+        return result is not False
+    if not isinstance(result, (collections.abc.Mapping, Ortrain.TensorDict)):
+        raise _wrong(args, "do_apply", result, "True, None, or a mapping of names to arrays")
+    _replace(args[1], as_dict(result))
+    return True
+
+
+def _replace(item, result):
+    if result is item:
+        return
+    for name in [name for name in item if name not in result]:
+        item.remove(name)
+    for name in result:
+        item.set(name, result.get(name))
+
+
+def _item_of(method):
+    def convert(args, result):
+        if not isinstance(result, (collections.abc.Mapping, Ortrain.TensorDict)):
+            raise _wrong(args, method, result, "a mapping of names to arrays")
+        return as_dict(result)
+
+    return convert
+
+
+def _as_length(args, result):
+    try:
+        length = operator.index(result)
+    except TypeError:
+        raise _wrong(args, "do_get_length", result, "the number of items") from None
+    if length < 0:
+        raise ValueError(f"{type(args[0]).__name__}.do_get_length () returned {length}; the number of items is needed")
+    return length
+
+
+def _as_names(args, result):
     if result is None:
-        raise TypeError("a dataset returns a mapping of names to arrays, not None")
-    return as_dict(result)
+        return result
+    try:
+        return values.strings("do_get_state_names", result)
+    except TypeError:
+        raise _wrong(args, "do_get_state_names", result, "a list of strings") from None
+
+
+def _as_loaded(args, result):
+    return True if result is None else bool(result)
 
 
 def _takes_one(method):
@@ -86,11 +175,14 @@ def _prepare_dataset(subclass):
             lambda self, indices, n_indices, get=own["do_get_batch"]: get(self, indices[:n_indices]))
 
 
-calls.derivable(LrSchedule)
-calls.derivable(Metric)
-calls.derivable(Loss)
-calls.derivable(Optimizer)
-calls.derivable(Dataset, _prepare_dataset, {"do_get_item": _as_item, "do_get_batch": _as_item})
+calls.derivable(LrSchedule, None, {
+    "do_evaluate": _number_of("do_evaluate", "the factor (a number), or (True, factor)"), "do_load_state": _as_loaded})
+calls.derivable(Metric, None, {"do_compute": _number_of("do_compute", "a number, or (True, number)"), "do_update": _success_of("do_update")})
+calls.derivable(Loss, None, {"do_build": _as_built})
+calls.derivable(Optimizer, None, {"do_update": _success_of("do_update"), "do_get_state_names": _as_names})
+calls.derivable(Dataset, _prepare_dataset, {
+    "do_get_item": _item_of("do_get_item"), "do_get_batch": _item_of("do_get_batch"), "do_get_length": _as_length,
+    "do_fill_batch": _success_of("do_fill_batch"), "do_fill_epoch_batch": _success_of("do_fill_epoch_batch")})
 
 
 class _Sequence(Dataset):
@@ -110,14 +202,15 @@ class _Sequence(Dataset):
 
 @export
 class Transform(Ortrain.Transform):
-    """Changes an item of a dataset; a class derived from it has do_apply (item, seed), which returns True."""
+    """Changes an item of a dataset; a class derived from it has do_apply (item, seed), which returns nothing, or
+    another item, a mapping of names to arrays."""
 
     def apply(self, item, seed=0):
         """Changes an item, a TensorDict."""
         return calls.run(None, Ortrain.Transform.apply, (self, item, seed))
 
 
-calls.derivable(Transform)
+calls.derivable(Transform, None, {"do_apply": _as_applied})
 
 
 @export
@@ -142,12 +235,13 @@ def _new_function_transform(function):
     takes_seed = _takes_seed(function)
 
     def call(item, seed, *data):
-        result = as_dict(function(item, seed) if takes_seed else function(item))
-        if result is not None and result is not item:
-            for name in [name for name in item if name not in result]:
-                item.remove(name)
-            for name in result:
-                item.set(name, result.get(name))
+        result = function(item, seed) if takes_seed else function(item)
+        if result is None or result is True:
+            return True
+        if not isinstance(result, (collections.abc.Mapping, Ortrain.TensorDict)):
+            name = getattr(function, "__qualname__", repr(function))
+            raise TypeError(f"the transform {name} returned {result!r}; a mapping of names to arrays, or nothing, is needed")
+        _replace(item, as_dict(result))
         return True
 
     vfunc = next(info for info in Ortrain.Transform.__info__.get_vfuncs() if info.get_name() == "apply")
@@ -253,7 +347,7 @@ class DataLoader(Ortrain.DataLoader):
 
     def __iter__(self):
         dataset = self.get_dataset()
-        following = super().next if dataset is not None and dataset.is_thread_safe() else self.next
+        following = errors.typed(super().next) if dataset is not None and dataset.is_thread_safe() else self.next
         while (batch := following()) is not None:
             yield batch
 

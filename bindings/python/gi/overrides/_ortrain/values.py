@@ -72,6 +72,13 @@ def strings(name, value):
     return found
 
 
+def truth(name, value):
+    """True or False; words, None and containers are neither."""
+    if value is None or not hasattr(type(value), "__bool__"):
+        raise TypeError(f"{name} needs True or False, not {value!r}")
+    return bool(value)
+
+
 def _number(owner, name, pspec, value):
     words = f"{owner}: {name} needs {range_of(pspec)}"
     if isinstance(value, Ortrain.Tensor):
@@ -88,16 +95,21 @@ def _number(owner, name, pspec, value):
     return value
 
 
-def _member(owner, name, pspec, value):
-    members = pspec.enum_class.__enum_values__.values()
+def member(name, value, members):
+    """A member of an enumeration, itself, by its nick, or by its number."""
+    words = f"{name} is one of {', '.join(member.value_nick for member in members)}, not {value!r}"
     if isinstance(value, str):
         found = next((member for member in members if member.value_nick == value), None)
         if found is None:
-            raise ValueError(f"{owner}: {name} is one of {', '.join(member.value_nick for member in members)}, not {value!r}")
+            close = difflib.get_close_matches(value.lower().replace("_", "-"), [member.value_nick for member in members], 1)
+            raise ValueError(words + (f"; did you mean {close[0]!r}?" if close else ""))
         return found
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{owner}: {name} is one of {', '.join(member.value_nick for member in members)}, not {value!r}")
-    return value
+        raise TypeError(words)
+    found = next((member for member in members if int(member) == value), None)
+    if found is None:
+        raise ValueError(words)
+    return found
 
 
 def convert(owner, pspec, value):
@@ -105,6 +117,8 @@ def convert(owner, pspec, value):
     kind, name = pspec.value_type, pspec.name.replace("-", "_")
     if kind in _INTEGERS or kind == GObject.TYPE_DOUBLE:
         return _number(owner, name, pspec, value)
+    if kind == GObject.TYPE_BOOLEAN:
+        return truth(f"{owner}: {name}", value)
     if kind == _STRV:
         return value if value is None else strings(f"{owner}: {name}", value)
     if kind == GObject.TYPE_STRING:
@@ -114,7 +128,7 @@ def convert(owner, pspec, value):
             raise TypeError(f"{owner}: {name} needs a string, not {value!r}")
         return value
     if kind.is_a(GObject.TYPE_ENUM):
-        return _member(owner, name, pspec, value)
+        return member(f"{owner}: {name}", value, pspec.enum_class.__enum_values__.values())
     if kind.is_a(GObject.TYPE_OBJECT) and value is not None:
         if not isinstance(value, GObject.Object):
             value = _converters[kind](value) if kind in _converters else value
