@@ -27,33 +27,109 @@ fail_value (const OrtrainValue *input, OrtrainTensor *tensor, gint64 i, GError *
   return FALSE;
 }
 
+/* Bits of the significand, and the first magnitude that is rounded to infinity. */
+static void
+get_precision (OrtrainDType dtype, gint *bits, double *limit)
+{
+  *bits = dtype == ORTRAIN_DTYPE_FLOAT64   ? 53
+          : dtype == ORTRAIN_DTYPE_FLOAT32 ? 24
+          : dtype == ORTRAIN_DTYPE_FLOAT16 ? 11
+                                           : 8;
+  *limit = dtype == ORTRAIN_DTYPE_FLOAT16    ? 65520
+           : dtype == ORTRAIN_DTYPE_BFLOAT16 ? 0x1.ffp127
+           : dtype == ORTRAIN_DTYPE_FLOAT32  ? 0x1.ffffffp127
+                                             : HUGE_VAL;
+}
+
+/* Floating types are rounded, as NumPy's float64 always was: but no number becomes infinite. */
+static gboolean
+check_floats (const OrtrainValue *input, OrtrainTensor *tensor, gint64 n, GError **error)
+{
+  gint bits;
+  double limit, own_limit;
+  get_precision (input->dtype, &bits, &limit);
+  get_precision (ortrain_tensor_get_dtype (tensor), &bits, &own_limit);
+  for (gint64 i = 0; own_limit > limit && i < n; i++)
+    {
+      const double value = ortrain_tensor_get_scalar (tensor, i);
+      if (isfinite (value) && fabs (value) >= limit)
+        return fail_value (input, tensor, i, error);
+    }
+  return TRUE;
+}
+
+/* The magnitude of an integer of 16 bits or more, all bits of it. */
+static guint64
+get_magnitude (OrtrainDType dtype, gconstpointer data, gint64 i)
+{
+  gint64 value;
+  if (dtype == ORTRAIN_DTYPE_UINT64)
+    return ((const guint64 *) data)[i];
+  if (dtype == ORTRAIN_DTYPE_INT64)
+    value = ((const gint64 *) data)[i];
+  else if (dtype == ORTRAIN_DTYPE_INT32)
+    value = ((const gint32 *) data)[i];
+  else if (dtype == ORTRAIN_DTYPE_UINT32)
+    value = ((const guint32 *) data)[i];
+  else if (dtype == ORTRAIN_DTYPE_INT16)
+    value = ((const gint16 *) data)[i];
+  else
+    value = ((const guint16 *) data)[i];
+  return value < 0 ? -(guint64) value : (guint64) value;
+}
+
+/* Integers become floating numbers only if these are the same numbers. */
+static gboolean
+check_integers (const OrtrainValue *input, OrtrainTensor *tensor, gint64 n, GError **error)
+{
+  const OrtrainDType from = ortrain_tensor_get_dtype (tensor);
+  gint bits;
+  double limit;
+  get_precision (input->dtype, &bits, &limit);
+  if (8 * (gint) ortrain_dtype_get_size (from) <= bits)
+    return TRUE;
+  for (gint64 i = 0; i < n; i++)
+    {
+      const guint64 magnitude = get_magnitude (from, ortrain_tensor_peek (tensor), i);
+      if (magnitude == 0)
+        continue;
+      if (magnitude >> __builtin_ctzll (magnitude) >> bits != 0 || (double) magnitude >= limit)
+        {
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
+                       "Input '%s' is %s, the model needs %s, which cannot represent %s%" G_GUINT64_FORMAT
+                       " (element %" G_GINT64_FORMAT "); convert the input before, if it may be rounded",
+                       ortrain_text_show (input->name), ortrain_dtype_get_name (from),
+                       ortrain_dtype_get_name (input->dtype), ortrain_tensor_get_scalar (tensor, i) < 0 ? "-" : "",
+                       magnitude, i);
+          return FALSE;
+        }
+    }
+  return TRUE;
+}
+
 /* Whether the values can be those of the input: *wanted. FALSE with an error if one of them does not fit. */
 static gboolean
 check_values (const OrtrainValue *input, OrtrainTensor *tensor, gboolean *wanted, GError **error)
 {
   const OrtrainDType from = ortrain_tensor_get_dtype (tensor), to = input->dtype;
   const gint64 n = ortrain_tensor_peek (tensor) != NULL ? ortrain_tensor_get_n_elements (tensor) : 0;
-  *wanted = FALSE;
-  if (ortrain_dtype_is_floating (from) && ortrain_dtype_is_floating (to))
+  const gboolean is_whole = ortrain_dtype_is_integer (from) || from == ORTRAIN_DTYPE_BOOL;
+  *wanted = TRUE;
+  if (ortrain_dtype_is_floating (to))
     {
-      *wanted = from == ORTRAIN_DTYPE_FLOAT64 || ortrain_dtype_get_size (from) < ortrain_dtype_get_size (to);
-      const double most = to == ORTRAIN_DTYPE_FLOAT16   ? 65519.996
-                          : to == ORTRAIN_DTYPE_FLOAT64 ? HUGE_VAL
-                                                        : 3.4028235677973366e38;
-      for (gint64 i = 0; *wanted && from == ORTRAIN_DTYPE_FLOAT64 && i < n; i++)
-        {
-          double value = ((const double *) ortrain_tensor_peek (tensor))[i];
-          if (isfinite (value) && fabs (value) >= most)
-            return fail_value (input, tensor, i, error);
-        }
+      if (ortrain_dtype_is_floating (from))
+        return check_floats (input, tensor, n, error);
+      if (is_whole)
+        return check_integers (input, tensor, n, error);
     }
-  else if ((ortrain_dtype_is_integer (from) || from == ORTRAIN_DTYPE_BOOL) && ortrain_dtype_is_integer (to))
+  else if (is_whole && ortrain_dtype_is_integer (to))
     {
-      *wanted = TRUE;
       for (gint64 i = 0; i < n; i++)
         if (!fits_integer (ortrain_tensor_get_scalar (tensor, i), to))
           return fail_value (input, tensor, i, error);
+      return TRUE;
     }
+  *wanted = FALSE;
   return TRUE;
 }
 

@@ -343,11 +343,12 @@ find_by_role (OrtrainGraph *graph, OrtrainRole role)
   return NULL;
 }
 
-/* Outputs of the model that the loss does not need are not computed while training. */
+/* Outputs of the model that the loss does not need are not computed while training, nor handed out where they are
+ * parameters. */
 static gboolean
 is_trained_output (OrtrainValue *value, gpointer data)
 {
-  return value->role != ORTRAIN_ROLE_NONE;
+  return value->role != ORTRAIN_ROLE_NONE && value->kind == ORTRAIN_VALUE_COMPUTED;
 }
 
 /* ---- precision ---- */
@@ -384,13 +385,16 @@ scale_loss (OrtrainTrainingGraph *self, OrtrainValue *loss, GError **error)
   OrtrainValue *scale = ortrain_graph_new_held (self->training, "loss-scale", ORTRAIN_DTYPE_FLOAT32, NULL, 0);
   scale->role = ORTRAIN_ROLE_STATE;
   self->loss_scale = g_strdup (scale->name);
+  /* in the wider of the two types */
+  OrtrainValue **narrow = loss->dtype == ORTRAIN_DTYPE_FLOAT64 ? &scale : &loss;
   if (loss->dtype != ORTRAIN_DTYPE_FLOAT32)
     {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "The loss is %s, and only a loss in float32 can be scaled; set a precision other than fp16, and no "
-                   "loss-scaler",
-                   ortrain_dtype_get_name (loss->dtype));
-      return NULL;
+      OrtrainNode *cast = ortrain_graph_new_node (self->training, "", "Cast", "loss/type", narrow, 1, 1);
+      ortrain_attributes_set_int (cast->attributes, "to",
+                                  narrow == &scale ? ORTRAIN_DTYPE_FLOAT64 : ORTRAIN_DTYPE_FLOAT32);
+      if (!ortrain_ops_infer_node (cast, error))
+        return NULL;
+      *narrow = ortrain_node_output (cast, 0);
     }
   OrtrainValue *const factors[] = { loss, scale };
   OrtrainNode *node = ortrain_graph_new_node (self->training, "", "Mul", "loss/scale", factors, 2, 1);

@@ -84,8 +84,6 @@ test_feed_types (void)
   g_assert_no_error (error);
   g_assert_cmpuint (ortrain_tensor_dict_get_size (outputs), ==, 1);
   /* what would change the numbers is refused */
-  g_autoptr (OrtrainTensorDict) ints = make_feeds (ORTRAIN_DTYPE_INT64, ORTRAIN_DTYPE_INT64, labels);
-  assert_refused (session, ints, "Input 'x' is int64, the model needs float32");
   ((double *) ortrain_tensor_get_address (ortrain_tensor_dict_get (doubles, "x")))[6] = 1e300;
   ortrain_tensor_dict_set (doubles, "labels", ortrain_tensor_dict_get (exact, "labels"));
   assert_refused (session, doubles,
