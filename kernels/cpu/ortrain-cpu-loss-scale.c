@@ -4,12 +4,12 @@
 #include <math.h>
 #include <string.h>
 
-/* What follows from the norm of the gradients: LossScaleUpdate, three numbers; BeginUpdate, what an update is run with. */
+/* What follows from the norm of the gradients: LossScaleUpdate, three or four numbers; BeginUpdate, what an update is run with. */
 
 typedef struct
 {
   float growth, backoff, minimum, maximum;
-  gint64 interval;
+  gint64 interval, hysteresis;
 } LossScale;
 
 static gboolean
@@ -22,10 +22,13 @@ prepare_loss_scale (OrtrainKernelSetup *setup, GError **error)
   self->minimum = (float) ortrain_attributes_get_float (attributes, "minimum", 1);
   self->maximum = (float) ortrain_attributes_get_float (attributes, "maximum", 0x1p24);
   self->interval = ortrain_attributes_get_int (attributes, "growth_interval", 2000);
+  self->hysteresis = ortrain_attributes_get_int (attributes, "hysteresis", 1);
   setup->constants = self;
   setup->constants_free = g_free;
   for (guint k = 0; k < 3; k++)
     setup->inplace[k] = G_GUINT64_CONSTANT (1) << k;
+  if (setup->n_outputs > 3)
+    setup->inplace[3] = G_GUINT64_CONSTANT (1) << 4;
   return TRUE;
 }
 
@@ -35,22 +38,29 @@ run_loss_scale (const OrtrainKernelCall *call)
   const LossScale *self = call->constants;
   float scale = *(const float *) call->inputs[0];
   gint64 good_steps = *(const gint64 *) call->inputs[1], overflows = *(const gint64 *) call->inputs[2];
+  const gboolean tolerates = call->n_outputs > 3 && call->outputs[3] != NULL;
+  gint64 tolerated = tolerates ? *(const gint64 *) call->inputs[4] : 0;
   if (call->context->fault->code != ORTRAIN_FAULT_NONE)
     ; /* the step has failed before: everything stays as it is */
   else if (!isfinite (*(const double *) call->inputs[3]))
     {
-      scale = MAX (self->minimum, scale * self->backoff);
+      if (tolerates && tolerated < self->hysteresis - 1)
+        tolerated++;
+      else
+        scale = MAX (self->minimum, scale * self->backoff);
       good_steps = 0;
       overflows++;
     }
   else if (++good_steps >= self->interval)
     {
       scale = MIN (self->maximum, scale * self->growth);
-      good_steps = 0;
+      good_steps = tolerated = 0;
     }
   *(float *) call->outputs[0] = scale;
   *(gint64 *) call->outputs[1] = good_steps;
   *(gint64 *) call->outputs[2] = overflows;
+  if (tolerates)
+    *(gint64 *) call->outputs[3] = tolerated;
 }
 
 /* ---- BeginUpdate ---- */

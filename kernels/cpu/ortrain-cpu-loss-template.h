@@ -214,7 +214,7 @@ R (loss_grad_units) (gpointer data, gint64 begin, gint64 end, guint worker)
   double scale = plan->reduction == REDUCTION_NONE ? 0 : R (ortrain_rows_get) (&run->dloss, 0);
   double part = plan->smoothing / (double) plan->n;
   if (plan->reduction == REDUCTION_MEAN)
-    scale /= R (ortrain_rows_get) (&run->total_weight, 0);
+    scale /= get_divisor (R (ortrain_rows_get) (&run->total_weight, 0));
   for (gint64 i = begin; i < end;)
     {
       gint64 at = i / plan->inner * plan->n * plan->inner + i % plan->inner;
@@ -289,7 +289,7 @@ R (nll_grad_units) (gpointer data, gint64 begin, gint64 end, guint worker)
             continue;
           double g = R (ortrain_rows_get) (&run->dloss, plan->reduction == REDUCTION_NONE ? i : 0);
           if (plan->reduction == REDUCTION_MEAN)
-            g /= run->total;
+            g /= get_divisor (run->total);
           R (ortrain_rows_put) (&run->y, at + target * plan->inner + j, -g * R (weight_of) (run, target), FALSE);
         }
     }
@@ -300,7 +300,8 @@ R (store_totals) (const LossRun *run, double sum, double weight)
 {
   const LossPlan *plan = run->plan;
   if (plan->reduction != REDUCTION_NONE && run->loss_out.data)
-    R (ortrain_rows_put) (&run->loss_out, 0, plan->reduction == REDUCTION_MEAN ? sum / weight : sum, FALSE);
+    R (ortrain_rows_put)
+  (&run->loss_out, 0, plan->reduction == REDUCTION_MEAN ? sum / get_divisor (weight) : sum, FALSE);
   if (run->total_out.data)
     R (ortrain_rows_put) (&run->total_out, 0, weight, FALSE);
 }

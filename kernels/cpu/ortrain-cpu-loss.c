@@ -73,6 +73,13 @@ clear_elements (const OrtrainRows *rows, gint64 at, gint64 n)
   memset ((guint8 *) rows->data + (gsize) at * size, 0, (gsize) n * size);
 }
 
+/* What a mean over positions of that weight is divided by: where nothing counts, the mean is 0, and nothing flows back. */
+static inline double
+get_divisor (double weight)
+{
+  return weight != 0 ? weight : INFINITY;
+}
+
 #define REAL float
 #define R(name) name##_f32
 #define EXP(x) ortrain_lane_expf (x)

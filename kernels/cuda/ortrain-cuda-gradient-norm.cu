@@ -190,7 +190,7 @@ run_norm (const OrtrainKernelCall *call)
 typedef struct
 {
   float growth, backoff, minimum, maximum;
-  gint64 interval;
+  gint64 interval, hysteresis;
 } LossScale;
 
 static gboolean
@@ -202,26 +202,34 @@ prepare_loss_scale (OrtrainKernelSetup *setup, GError **error)
   self->minimum = (float) ORTRAIN_CUDA_FLOAT (setup, "minimum", 1);
   self->maximum = (float) ORTRAIN_CUDA_FLOAT (setup, "maximum", 0x1p24);
   self->interval = ORTRAIN_CUDA_INT (setup, "growth_interval", 2000);
+  self->hysteresis = ORTRAIN_CUDA_INT (setup, "hysteresis", 1);
   setup->constants = self;
   setup->constants_free = g_free;
   for (guint k = 0; k < 3; k++)
     setup->inplace[k] = G_GUINT64_CONSTANT (1) << k;
+  if (setup->n_outputs > 3)
+    setup->inplace[3] = G_GUINT64_CONSTANT (1) << 4;
   return TRUE;
 }
 
 static __global__ void
 loss_scale_kernel (const LossScale rule, const float *scale_in, const gint64 *good_in, const gint64 *overflows_in,
-                   const double *norm, const OrtrainFault *fault, float *scale_out, gint64 *good_out,
-                   gint64 *overflows_out)
+                   const double *norm, const gint64 *tolerated_in, const OrtrainFault *fault, float *scale_out,
+                   gint64 *good_out, gint64 *overflows_out, gint64 *tolerated_out)
 {
   float scale = *scale_in;
-  gint64 good_steps = *good_in, overflows = *overflows_in;
+  gint64 good_steps = *good_in, overflows = *overflows_in, tolerated = tolerated_out != NULL ? *tolerated_in : 0;
   if (fault->code != ORTRAIN_FAULT_NONE)
     ; /* the step has failed before: everything stays as it is */
   else if (!isfinite (*norm))
     {
-      scale *= rule.backoff;
-      scale = scale < rule.minimum ? rule.minimum : scale;
+      if (tolerated_out != NULL && tolerated < rule.hysteresis - 1)
+        tolerated++;
+      else
+        {
+          scale *= rule.backoff;
+          scale = scale < rule.minimum ? rule.minimum : scale;
+        }
       good_steps = 0;
       overflows++;
     }
@@ -229,20 +237,25 @@ loss_scale_kernel (const LossScale rule, const float *scale_in, const gint64 *go
     {
       scale *= rule.growth;
       scale = scale > rule.maximum ? rule.maximum : scale;
-      good_steps = 0;
+      good_steps = tolerated = 0;
     }
   *scale_out = scale;
   *good_out = good_steps;
   *overflows_out = overflows;
+  if (tolerated_out != NULL)
+    *tolerated_out = tolerated;
 }
 
 static void
 run_loss_scale (const OrtrainKernelCall *call)
 {
+  const bool tolerates = call->n_outputs > 3 && call->outputs[3] != NULL;
   ortrain_cuda_launch (call, "loss-scale", 1, 1, loss_scale_kernel, *(const LossScale *) call->constants,
                        (const float *) call->inputs[0], (const gint64 *) call->inputs[1],
-                       (const gint64 *) call->inputs[2], (const double *) call->inputs[3], call->context->fault,
-                       (float *) call->outputs[0], (gint64 *) call->outputs[1], (gint64 *) call->outputs[2]);
+                       (const gint64 *) call->inputs[2], (const double *) call->inputs[3],
+                       (const gint64 *) (tolerates ? call->inputs[4] : NULL), call->context->fault,
+                       (float *) call->outputs[0], (gint64 *) call->outputs[1], (gint64 *) call->outputs[2],
+                       (gint64 *) (tolerates ? call->outputs[3] : NULL));
 }
 
 /* ---- the beginning of an update ---- */

@@ -116,7 +116,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
         continue;
       float g = dloss.get (classes.reduction == REDUCTION_NONE ? i : 0);
       if (classes.reduction == REDUCTION_MEAN)
-        g /= total.get (0);
+        g /= get_divisor (total.get (0));
       dx.put ((i / classes.inner * classes.n + target) * classes.inner + i % classes.inner,
               -g * classes.get_weight (target));
     }

@@ -173,7 +173,7 @@ __launch_bounds__ (LAST_BLOCK) loss_sum_kernel (const Part *parts, gint64 n_part
   if (threadIdx.x != 0)
     return;
   if (loss.is_there ())
-    loss.put (0, (float) (is_mean ? sum / weight : sum));
+    loss.put (0, (float) (is_mean ? sum / (weight != 0 ? weight : INFINITY) : sum));
   if (total.is_there ())
     total.put (0, (float) weight);
 }
@@ -189,6 +189,13 @@ __launch_bounds__ (LAST_BLOCK) weight_sum_kernel (OrtrainView<OrtrainAny> weight
   sum = ortrain_block_reduce<OrtrainSum> (sum, scratch);
   if (threadIdx.x == 0)
     *result = (float) sum;
+}
+
+/* What a mean over positions of that weight is divided by: where nothing counts, the mean is 0, and nothing flows back. */
+static inline __device__ float
+get_divisor (float weight)
+{
+  return weight != 0 ? weight : INFINITY;
 }
 
 /* What the gradient of a position needs besides its logits: g·[(1 - s)·w_t·(p - onehot) + s/n·(W·p - w)] is
@@ -208,7 +215,7 @@ struct Position
       return;
     float g = dloss.get (classes.reduction == REDUCTION_NONE ? i : 0);
     if (classes.reduction == REDUCTION_MEAN)
-      g /= total.get (0);
+      g /= get_divisor (total.get (0));
     const float own = (1 - classes.smoothing) * classes.get_weight (found);
     const float part = classes.smoothing / (float) classes.n;
     target = found;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "grad/ortrain-loss.h"
-#include "graph/ortrain-graph-private.h"
+#include "grad/ortrain-loss-count-private.h"
 
-/* The sum of the weighted losses, with ROLE_LOSS; named "loss" where that name is free. */
-OrtrainValue *ortrain_losses_add_to_graph (GListModel *losses, OrtrainGraph *graph, GError **error);
+/* The sum of the weighted losses, with ROLE_LOSS; named "loss" where that name is free. counts: of OrtrainLossCount, to
+ * which that of each loss is appended, or NULL; values: to which each loss is, without its weight, or NULL. */
+OrtrainValue *ortrain_losses_add_to_graph (GListModel *losses, OrtrainGraph *graph, GPtrArray *counts,
+                                           GPtrArray *values, GError **error);
 
 /* For the losses: the input `target` with ROLE_TARGET; one that the graph has already is used again when its type fits.
  */

@@ -387,7 +387,7 @@ build_in_context (gpointer data)
   call->ok = klass->build != NULL && klass->build (call->self, call->graph, call->output, &call->loss, call->error);
 }
 
-/* Adds the loss to the graph and gives its value times its weight, a 0-d value of a floating type. */
+/* Adds the loss to the graph and gives its value, a 0-d value of a floating type. */
 static OrtrainValue *
 add_to_graph (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
 {
@@ -421,14 +421,20 @@ add_to_graph (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
                    ortrain_text_show (output->name), description);
       return NULL;
     }
-  double weight = ortrain_loss_get_weight (self);
-  if (weight != 1.0)
-    loss = ortrain_loss_op2 (graph, "Mul", loss, ortrain_graph_const_scalar (graph, loss->dtype, weight), error);
   return loss;
 }
 
+static OrtrainValue *
+multiply (OrtrainGraph *graph, OrtrainValue *loss, double weight, GError **error)
+{
+  if (weight == 1.0)
+    return loss;
+  return ortrain_loss_op2 (graph, "Mul", loss, ortrain_graph_const_scalar (graph, loss->dtype, weight), error);
+}
+
 OrtrainValue *
-ortrain_losses_add_to_graph (GListModel *losses, OrtrainGraph *graph, GError **error)
+ortrain_losses_add_to_graph (GListModel *losses, OrtrainGraph *graph, GPtrArray *counts, GPtrArray *values,
+                             GError **error)
 {
   OrtrainValue *sum = NULL;
   guint n = g_list_model_get_n_items (losses);
@@ -442,6 +448,14 @@ ortrain_losses_add_to_graph (GListModel *losses, OrtrainGraph *graph, GError **e
     {
       g_autoptr (OrtrainLoss) loss = g_list_model_get_item (losses, i);
       OrtrainValue *value = add_to_graph (loss, graph, error);
+      OrtrainLossCount *count = value != NULL && counts != NULL ? ortrain_loss_count_new (loss, value, error) : NULL;
+      if (value == NULL || (counts != NULL && count == NULL))
+        return NULL;
+      if (counts != NULL)
+        g_ptr_array_add (counts, count);
+      if (values != NULL)
+        g_ptr_array_add (values, value);
+      value = multiply (graph, value, ortrain_loss_get_weight (loss), error);
       if (value == NULL)
         return NULL;
       if (sum != NULL && value->dtype != sum->dtype)

@@ -123,6 +123,13 @@ sum_all (OrtrainBody *self, const Classes *classes, OrtrainValue *x)
   return SUM (x, (1u << classes->rank) - 1u);
 }
 
+/* What a mean over positions of that weight is divided by: where nothing counts, the mean is 0, and nothing flows back. */
+static OrtrainValue *
+get_divisor (OrtrainBody *self, OrtrainValue *total)
+{
+  return WHERE (OP2 ("Equal", total, NUMBER (total, 0)), NUMBER (total, (double) INFINITY), total);
+}
+
 /* The score of each position's own class. A label that is none is an index out of range, and so are negative ones. */
 static OrtrainValue *
 get_own_scores (OrtrainBody *self, const Classes *classes, OrtrainValue *x)
@@ -159,7 +166,7 @@ compute_loss (OrtrainBody *self, const Classes *classes, OrtrainValue *x, Ortrai
   if (has_reduction (classes, "none"))
     return loss;
   loss = sum_all (self, classes, loss);
-  return has_reduction (classes, "sum") ? loss : DIV (loss, total);
+  return has_reduction (classes, "sum") ? loss : DIV (loss, get_divisor (self, total));
 }
 
 /* (scores, target[, weights]) → (loss, log Σ e^x, total weight) */
@@ -190,7 +197,7 @@ factor (OrtrainBody *self, const Classes *classes, OrtrainValue *dloss, OrtrainV
         positions[i] = i == classes->axis ? 1 : dims[i];
       return ortrain_body_reshape (self, dloss, positions, classes->rank);
     }
-  return has_reduction (classes, "sum") ? dloss : DIV (dloss, total);
+  return has_reduction (classes, "sum") ? dloss : DIV (dloss, get_divisor (self, total));
 }
 
 /* g·[(1 - s)·w_t·(p - target) + s/n·(W·p - w)], where p is e^(x - lse) */

@@ -349,7 +349,7 @@ ortrain_body_adagrad_update (OrtrainBody *self)
   return write_update (self, move_adagrad);
 }
 
-/* (loss_scale, good_steps, overflows, norm) → the first three, next */
+/* (loss_scale, good_steps, overflows, norm[, tolerated]) → the first three, next[, tolerated, next] */
 gboolean
 ortrain_body_loss_scale_update (OrtrainBody *self)
 {
@@ -361,9 +361,19 @@ ortrain_body_loss_scale_update (OrtrainBody *self)
                                MUL (scale, NUMBER (scale, ortrain_body_float (self, "backoff_factor", 0.5))));
   OrtrainValue *zero = ortrain_graph_const_int (self->graph, 0), *one = ortrain_graph_const_int (self->graph, 1);
   OrtrainValue *interval = ortrain_graph_const_int (self->graph, ortrain_body_int (self, "growth_interval", 2000));
+  OrtrainValue *tolerated = ortrain_body_input (self, 4), *once_more = NULL;
+  if (tolerated != NULL)
+    {
+      OrtrainValue *most = ortrain_graph_const_int (self->graph, ortrain_body_int (self, "hysteresis", 1) - 1);
+      once_more = OP2 ("Less", tolerated, most);
+      reduced = WHERE (once_more, scale, reduced);
+    }
   OrtrainValue *next = ADD (good, one), *grows = OP2 ("GreaterOrEqual", next, interval);
   ortrain_body_set (self, 0, WHERE (finite, WHERE (grows, grown, scale), reduced));
   ortrain_body_set (self, 1, WHERE (finite, WHERE (grows, zero, next), zero));
   ortrain_body_set (self, 2, WHERE (finite, overflows, ADD (overflows, one)));
+  if (tolerated != NULL)
+    ortrain_body_set (
+        self, 3, WHERE (finite, WHERE (grows, zero, tolerated), WHERE (once_more, ADD (tolerated, one), tolerated)));
   return TRUE;
 }

@@ -27,9 +27,11 @@
  *   this one is left out, as the norm is not finite. That is a fault if the step block asks for it, unless the loss scale is
  *   above the attribute `overflows_above`, as it then makes up for it. Behind a fault the last number stays.
  *
- * LossScaleUpdate (loss_scale [] of float32, good_steps [] of int64, overflows [] of int64, norm [] of float64) → the
- *   first three, next. After a norm that is not finite: max (minimum, loss_scale · backoff_factor), 0, overflows + 1.
- *   Else good_steps + 1; when that reaches growth_interval: min (maximum, loss_scale · growth_factor), 0. */
+ * LossScaleUpdate (loss_scale [] of float32, good_steps [] of int64, overflows [] of int64, norm [] of float64
+ *   [, tolerated [] of int64]) → the first three, next [, tolerated, next]. After a norm that is not finite: max (minimum,
+ *   loss_scale · backoff_factor), 0, overflows + 1; but the first `hysteresis` - 1 of these since the scale has grown, which
+ *   `tolerated` counts, leave the scale as it is. Else good_steps + 1; when that reaches growth_interval: min (maximum,
+ *   loss_scale · growth_factor), 0, and tolerated is 0. */
 
 static gboolean
 infer_norm (OrtrainInferContext *ctx, GError **error)
@@ -170,8 +172,9 @@ infer_begin (OrtrainInferContext *ctx, GError **error)
 static gboolean
 infer_loss_scale (OrtrainInferContext *ctx, GError **error)
 {
-  for (guint k = 0; k < 3; k++)
-    ortrain_infer_set (ctx, k, k == 0 ? ORTRAIN_DTYPE_FLOAT32 : ORTRAIN_DTYPE_INT64, NULL, 0);
+  for (guint k = 0; k < 4; k++)
+    if (ortrain_infer_wants_output (ctx, k))
+      ortrain_infer_set (ctx, k, k == 0 ? ORTRAIN_DTYPE_FLOAT32 : ORTRAIN_DTYPE_INT64, NULL, 0);
   return TRUE;
 }
 
@@ -223,13 +226,13 @@ static const OrtrainOpDef rows[] = {
     .domain = ORTRAIN_DOMAIN,
     .since = 1,
     .min_inputs = 4,
-    .max_inputs = 4,
+    .max_inputs = 5,
     .min_outputs = 3,
-    .max_outputs = 3,
+    .max_outputs = 4,
     .dtypes = ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT32),
     .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_UPDATES,
-    .types = ".llf",
-    .scalar_inputs = 0xf,
+    .types = ".llfl",
+    .scalar_inputs = 0x1f,
     .infer = infer_loss_scale,
     .expand = ortrain_body_loss_scale_update },
 };

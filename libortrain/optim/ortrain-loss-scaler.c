@@ -11,10 +11,14 @@
  *
  * At an update, with the norm of all gradients g divided by the scale s:
  *
- *     norm finite:  update; good ← good + 1; if good = growth-interval:  s ← min (maximum-scale, s · growth-factor), good ← 0
- *     otherwise:    no update; s ← max (minimum-scale, s · backoff-factor), good ← 0
+ *     norm finite:  update; good ← good + 1;
+ *                   if good = growth-interval:  s ← min (maximum-scale, s · growth-factor), good ← 0, tolerated ← 0
+ *     otherwise:    no update; good ← 0;
+ *                   if tolerated < hysteresis - 1:  tolerated ← tolerated + 1
+ *                   else:  s ← max (minimum-scale, s · backoff-factor)
  *
- * (Micikevicius et al., Mixed Precision Training, 2018.) An update that is left out is told by
+ * (Micikevicius et al., Mixed Precision Training, 2018; the hysteresis is that of DeepSpeed, where `consecutive_hysteresis`
+ * is false.) An update that is left out is told by
  * [signal@TrainingSession::overflow], and advances neither schedules nor [property@TrainingSession:step]. The scale and
  * its counters are on the device, and in checkpoints.
  *
@@ -34,6 +38,7 @@ struct _OrtrainLossScaler
   double initial_scale;
   double growth_factor;
   guint growth_interval;
+  guint hysteresis;
   double backoff_factor;
   double minimum_scale;
   double maximum_scale;
@@ -48,6 +53,7 @@ enum
   PROP_INITIAL_SCALE,
   PROP_GROWTH_FACTOR,
   PROP_GROWTH_INTERVAL,
+  PROP_HYSTERESIS,
   PROP_BACKOFF_FACTOR,
   PROP_MINIMUM_SCALE,
   PROP_MAXIMUM_SCALE,
@@ -94,6 +100,15 @@ ortrain_loss_scaler_class_init (OrtrainLossScalerClass *klass)
    */
   properties[PROP_GROWTH_INTERVAL] =
       ortrain_field_uint ("growth-interval", G_STRUCT_OFFSET (OrtrainLossScaler, growth_interval), 1, G_MAXINT, 2000);
+
+  /**
+   * OrtrainLossScaler:hysteresis: (getter get_hysteresis) (setter set_hysteresis)
+   *
+   * At which overflow since the scale has last grown it begins to fall: the ones before it leave out their updates and
+   * leave the scale as it is. Default: 1, at least 1.
+   */
+  properties[PROP_HYSTERESIS] =
+      ortrain_field_uint ("hysteresis", G_STRUCT_OFFSET (OrtrainLossScaler, hysteresis), 1, G_MAXINT, 1);
 
   /**
    * OrtrainLossScaler:backoff-factor: (getter get_backoff_factor) (setter set_backoff_factor)
@@ -272,6 +287,36 @@ ortrain_loss_scaler_set_growth_interval (OrtrainLossScaler *self, guint growth_i
   g_return_if_fail (ORTRAIN_IS_LOSS_SCALER (self));
 
   ortrain_field_set_uint (self, properties[PROP_GROWTH_INTERVAL], growth_interval);
+}
+
+/**
+ * ortrain_loss_scaler_get_hysteresis: (get-property hysteresis)
+ * @self: a scaler
+ *
+ * Gets at which overflow since the scale has last grown it begins to fall.
+ *
+ * Returns: the value
+ */
+guint
+ortrain_loss_scaler_get_hysteresis (OrtrainLossScaler *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LOSS_SCALER (self), 0);
+  return self->hysteresis;
+}
+
+/**
+ * ortrain_loss_scaler_set_hysteresis: (set-property hysteresis)
+ * @self: a scaler
+ * @hysteresis: the new value
+ *
+ * Sets at which overflow since the scale has last grown it begins to fall.
+ */
+void
+ortrain_loss_scaler_set_hysteresis (OrtrainLossScaler *self, guint hysteresis)
+{
+  g_return_if_fail (ORTRAIN_IS_LOSS_SCALER (self));
+
+  ortrain_field_set_uint (self, properties[PROP_HYSTERESIS], hysteresis);
 }
 
 /**

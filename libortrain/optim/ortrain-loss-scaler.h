@@ -34,6 +34,10 @@ guint ortrain_loss_scaler_get_growth_interval (OrtrainLossScaler *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_loss_scaler_set_growth_interval (OrtrainLossScaler *self, guint growth_interval);
 ORTRAIN_AVAILABLE_IN_ALL
+guint ortrain_loss_scaler_get_hysteresis (OrtrainLossScaler *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_loss_scaler_set_hysteresis (OrtrainLossScaler *self, guint hysteresis);
+ORTRAIN_AVAILABLE_IN_ALL
 double ortrain_loss_scaler_get_backoff_factor (OrtrainLossScaler *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_loss_scaler_set_backoff_factor (OrtrainLossScaler *self, double backoff_factor);

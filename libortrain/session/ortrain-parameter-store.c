@@ -122,13 +122,19 @@ lay_out (OrtrainParameterStore *self, GError **error)
     }
   if (self->loss_scale_name != NULL)
     {
-      gpointer *const values[] = { &self->loss_scale, &self->good_steps, &self->overflows };
-      for (guint i = 0; i < G_N_ELEMENTS (values); i++)
+      gpointer *const values[] = { &self->loss_scale, &self->good_steps, &self->overflows, &self->tolerated };
+      for (guint i = 0; i < (self->tolerated_name != NULL ? 4 : 3); i++)
         {
           if (!reserve (self, sizeof (gint64), ORTRAIN_CATEGORY_STATE, &offset, error))
             return FALSE;
           *values[i] = place (self, offset);
         }
+    }
+  if (self->loss_weight_name != NULL)
+    {
+      if (!reserve (self, sizeof (double), ORTRAIN_CATEGORY_STATE, &offset, error))
+        return FALSE;
+      self->loss_weight = place (self, offset);
     }
   const gboolean custom = ortrain_update_set_is_custom (self->updates), reads_host = host_reads (self);
   self->host_copy_bytes = custom && !reads_host ? self->block_bytes : 0;
@@ -175,9 +181,12 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainUpdateRul
   self->by_state = g_hash_table_new (g_str_hash, g_str_equal);
   self->scalars_name = graph->scalars;
   self->scaling = rule->scaling;
+  self->loss_weight_name = graph->loss_weight;
+  self->loss_dtype = graph->loss_dtype;
   self->loss_scale_name = graph->loss_scale;
   self->good_steps_name = graph->good_steps;
   self->overflows_name = graph->overflows;
+  self->tolerated_name = graph->tolerated;
 
   g_autofree OrtrainUpdateParameter *updated = g_new0 (OrtrainUpdateParameter, self->n_parameters + 1);
   for (guint i = 0; i < self->n_parameters; i++)
@@ -212,12 +221,16 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainUpdateRul
       if (stored->copy_name != NULL)
         g_hash_table_insert (self->by_state, (gpointer) stored->copy_name, &stored->copy);
     }
+  if (self->loss_weight_name != NULL)
+    g_hash_table_insert (self->by_state, (gpointer) self->loss_weight_name, &self->loss_weight);
   if (self->loss_scale_name != NULL)
     g_hash_table_insert (self->by_state, (gpointer) self->loss_scale_name, &self->loss_scale);
   if (self->good_steps_name != NULL)
     g_hash_table_insert (self->by_state, (gpointer) self->good_steps_name, &self->good_steps);
   if (self->overflows_name != NULL)
     g_hash_table_insert (self->by_state, (gpointer) self->overflows_name, &self->overflows);
+  if (self->tolerated_name != NULL)
+    g_hash_table_insert (self->by_state, (gpointer) self->tolerated_name, &self->tolerated);
   return lay_out (self, error) ? g_steal_pointer (&self) : NULL;
 }
 
@@ -384,6 +397,21 @@ ortrain_parameter_store_refresh_copies (OrtrainParameterStore *self, GError **er
 }
 
 gboolean
+ortrain_parameter_store_write_loss_weight (OrtrainParameterStore *self, double weight, GError **error)
+{
+  const float single = (float) weight;
+  const gboolean wide = self->loss_dtype == ORTRAIN_DTYPE_FLOAT64;
+  if (self->loss_weight_name == NULL || self->written_weight == weight)
+    return TRUE;
+  if (!ortrain_execution_write (self->execution, self->loss_weight, wide ? (gconstpointer) &weight : &single,
+                                wide ? sizeof weight : sizeof single, error) ||
+      !ortrain_execution_wait (self->execution, NULL, error))
+    return FALSE;
+  self->written_weight = weight;
+  return TRUE;
+}
+
+gboolean
 ortrain_parameter_store_write_scaler (OrtrainParameterStore *self, const OrtrainScalerState *state, GError **error)
 {
   return ortrain_execution_write (self->execution, self->loss_scale, &state->loss_scale, sizeof state->loss_scale,
@@ -392,13 +420,18 @@ ortrain_parameter_store_write_scaler (OrtrainParameterStore *self, const Ortrain
                                   error) &&
          ortrain_execution_write (self->execution, self->overflows, &state->overflows, sizeof state->overflows,
                                   error) &&
+         (self->tolerated_name == NULL || ortrain_execution_write (self->execution, self->tolerated, &state->tolerated,
+                                                                   sizeof state->tolerated, error)) &&
          ortrain_execution_wait (self->execution, NULL, error);
 }
 
 gboolean
 ortrain_parameter_store_submit_read_scaler (OrtrainParameterStore *self, OrtrainScalerState *state, GError **error)
 {
-  return ortrain_execution_read (self->execution, &state->loss_scale, self->loss_scale, sizeof state->loss_scale,
+  state->tolerated = 0;
+  return (self->tolerated_name == NULL || ortrain_execution_read (self->execution, &state->tolerated, self->tolerated,
+                                                                  sizeof state->tolerated, error)) &&
+         ortrain_execution_read (self->execution, &state->loss_scale, self->loss_scale, sizeof state->loss_scale,
                                  error) &&
          ortrain_execution_read (self->execution, &state->good_steps, self->good_steps, sizeof state->good_steps,
                                  error) &&
@@ -416,7 +449,9 @@ static gboolean
 begin_scaler (OrtrainParameterStore *self, GError **error)
 {
   const OrtrainScalerState state = { .loss_scale = (float) self->scaling.initial };
-  return self->loss_scale_name == NULL || ortrain_parameter_store_write_scaler (self, &state, error);
+  self->written_weight = 0;
+  return ortrain_parameter_store_write_loss_weight (self, 1.0, error) &&
+         (self->loss_scale_name == NULL || ortrain_parameter_store_write_scaler (self, &state, error));
 }
 
 /* After all was read. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "grad/ortrain-loss-count-private.h"
 #include "graph/ortrain-graph-private.h"
 #include "memory/ortrain-recompute-private.h"
 #include "optim/ortrain-optimizer-private.h"
@@ -31,7 +32,7 @@ typedef struct
 {
   gboolean is_on, is_dynamic;
   double initial, growth_factor, backoff_factor, minimum, maximum;
-  guint growth_interval;
+  guint growth_interval, hysteresis;
 } OrtrainLossScaling;
 
 /* How parameters are updated, as decided when a session is created. */
@@ -40,6 +41,7 @@ typedef struct
   OrtrainLossScaling scaling;
   OrtrainOptimizerDescription optimizer; /* op_type NULL: a user's, which runs outside of the graph */
   gboolean stochastic_rounding;          /* of parameters in bfloat16 */
+  gboolean weighs;                       /* gradients are accumulated, each step times what its loss is the mean of */
   gboolean immediate;                    /* in the backward pass, where that can be */
   gboolean undecided;                    /* not yet, but another rule may be used later */
   const char *kept_because;              /* why not, though it was asked for; or NULL */
@@ -60,15 +62,19 @@ typedef struct
   GArray *parameters;            /* of OrtrainTrainedTensor */
   GArray *buffers;               /* of OrtrainTrainedTensor */
   GArray *ties;                  /* of OrtrainTrainingTie */
+  GPtrArray *counts;             /* of OrtrainLossCount, one for each loss */
   char *loss;                    /* name of the trained scalar in `training` */
+  char *loss_weight;             /* name of what a step counts there, in the type of the loss; or NULL */
   char *scalars;                 /* names of what an update reads in `training`, or NULL … */
   char *loss_scale;              /* … of what the loss is multiplied by, and of … */
   char *good_steps, *overflows;  /* … what the scaler counts; or NULL */
+  char *tolerated;               /* … also overflows at which the scale stays; or NULL */
   char *norm;                    /* … and of its results: the norm of all gradients, or NULL; */
   char *broken, *broken_at_once; /* the first parameter that is not finite behind the update, or behind the backward
                                     pass, or NULL */
   gboolean immediate;            /* some parameters are */
   char *evaluation_loss_name;    /* and in `evaluation_loss` */
+  GStrv each_loss;               /* there, where there are several: the names of each, without its weight; or NULL */
   OrtrainDType loss_dtype;
   char **targets;                    /* names of the inputs that losses added; NULL-terminated */
   GStrv outputs;                     /* of the model */

@@ -378,6 +378,18 @@ widen_gradient (OrtrainGraph *graph, OrtrainValue **gradient, GError **error)
   return TRUE;
 }
 
+/* Gradients that are accumulated over several steps: the loss times what the step counts, whose sum an update divides by. */
+static OrtrainValue *
+weigh_loss (OrtrainTrainingGraph *self, OrtrainValue *loss, GError **error)
+{
+  OrtrainValue *weight = ortrain_graph_new_held (self->training, "loss-weight", loss->dtype, NULL, 0);
+  weight->role = ORTRAIN_ROLE_STATE;
+  self->loss_weight = g_strdup (weight->name);
+  OrtrainValue *const factors[] = { loss, weight };
+  OrtrainNode *node = ortrain_graph_new_node (self->training, "", "Mul", "loss/weight", factors, 2, 1);
+  return ortrain_ops_infer_node (node, error) ? ortrain_node_output (node, 0) : NULL;
+}
+
 /* What the gradients are computed of: the loss times the scale. */
 static OrtrainValue *
 scale_loss (OrtrainTrainingGraph *self, OrtrainValue *loss, GError **error)
@@ -442,7 +454,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
   gboolean batch_norm = ortrain_training_options_get_batch_norm (options) == ORTRAIN_BATCH_NORM_MODE_TRAIN;
   if (!make_layers_train (graph, batch_norm, error))
     return FALSE;
-  if (ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), graph, error) == NULL)
+  if (ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), graph, NULL, NULL, error) == NULL)
     return FALSE;
   ortrain_graph_filter_outputs (graph, is_trained_output, NULL);
   if (!ortrain_graph_sort (graph, error))
@@ -476,7 +488,9 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
       g_ptr_array_add (wanted, value);
     }
   g_autofree OrtrainValue **gradients = g_new0 (OrtrainValue *, wanted->len);
-  OrtrainValue *objective = rule->scaling.is_on ? scale_loss (self, loss, error) : loss;
+  OrtrainValue *objective = rule->weighs ? weigh_loss (self, loss, error) : loss;
+  if (objective != NULL && rule->scaling.is_on)
+    objective = scale_loss (self, objective, error);
   if (objective == NULL ||
       !ortrain_gradient_build (graph, objective, (OrtrainValue *const *) wanted->pdata, wanted->len, gradients, error))
     return FALSE;
@@ -507,10 +521,34 @@ training_graph_alloc (void)
   self->parameters = g_array_new (FALSE, TRUE, sizeof (OrtrainTrainedTensor));
   self->buffers = g_array_new (FALSE, TRUE, sizeof (OrtrainTrainedTensor));
   self->ties = g_array_new (FALSE, TRUE, sizeof (OrtrainTrainingTie));
+  self->counts = g_ptr_array_new_with_free_func ((GDestroyNotify) ortrain_loss_count_free);
   g_array_set_clear_func (self->parameters, trained_tensor_clear);
   g_array_set_clear_func (self->buffers, trained_tensor_clear);
   g_array_set_clear_func (self->ties, tie_clear);
   return self;
+}
+
+/* A mean over batches is taken of each loss. */
+static gboolean
+add_evaluation_losses (OrtrainTrainingGraph *self, GListModel *losses, GError **error)
+{
+  g_autoptr (GPtrArray) values = g_ptr_array_new ();
+  g_autoptr (GStrvBuilder) names = g_strv_builder_new ();
+  if (ortrain_losses_add_to_graph (losses, self->evaluation_loss, NULL, values, error) == NULL)
+    return FALSE;
+  if (values->len < 2)
+    return TRUE;
+  for (guint i = 0; i < values->len; i++)
+    {
+      OrtrainValue *value = ortrain_loss_op1 (self->evaluation_loss, "Identity", values->pdata[i], error);
+      if (value == NULL)
+        return FALSE;
+      ortrain_value_rename (value, "each-loss");
+      ortrain_graph_mark_output (self->evaluation_loss, value, TRUE);
+      g_strv_builder_add (names, value->name);
+    }
+  self->each_loss = g_strv_builder_end (names);
+  return TRUE;
 }
 
 static gboolean
@@ -556,7 +594,8 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
   /* What the loss depends on is found in a copy that has the losses. */
   {
     g_autoptr (OrtrainGraph) probe = ortrain_graph_clone (base);
-    OrtrainValue *loss = ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), probe, error);
+    OrtrainValue *loss =
+        ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), probe, self->counts, NULL, error);
     if (loss == NULL)
       return NULL;
     g_autoptr (GHashTable) differentiable = ortrain_parameter_choice_find_differentiable (&loss, 1);
@@ -598,7 +637,7 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
   self->evaluation_loss = ortrain_graph_clone (base);
   if (!put_in_file_form (self->evaluation, error) || !put_in_file_form (self->evaluation_loss, error))
     return NULL;
-  if (ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), self->evaluation_loss, error) == NULL)
+  if (!add_evaluation_losses (self, ortrain_training_options_get_losses (options), error))
     return NULL;
   g_autoptr (GStrvBuilder) targets = g_strv_builder_new ();
   for (guint i = 0; i < self->evaluation_loss->inputs->len; i++)
@@ -658,10 +697,14 @@ ortrain_training_graph_new_with_rule (const OrtrainTrainingGraph *graph, const O
   self->training = ortrain_graph_clone (graph->without_updates);
   self->evaluation = g_object_ref (graph->evaluation);
   self->evaluation_loss = g_object_ref (graph->evaluation_loss);
+  g_ptr_array_unref (self->counts);
+  self->counts = g_ptr_array_ref (graph->counts);
   self->loss = g_strdup (graph->loss);
+  self->loss_weight = g_strdup (graph->loss_weight);
   self->loss_scale = g_strdup (graph->loss_scale);
   self->loss_dtype = graph->loss_dtype;
   self->evaluation_loss_name = g_strdup (graph->evaluation_loss_name);
+  self->each_loss = g_strdupv (graph->each_loss);
   self->targets = g_strdupv (graph->targets);
   self->recompute = graph->recompute != NULL ? ortrain_recompute_report_ref (graph->recompute) : NULL;
   self->outputs = g_strdupv (graph->outputs);
@@ -696,15 +739,19 @@ ortrain_training_graph_free (OrtrainTrainingGraph *self)
   g_clear_pointer (&self->parameters, g_array_unref);
   g_clear_pointer (&self->buffers, g_array_unref);
   g_clear_pointer (&self->ties, g_array_unref);
+  g_clear_pointer (&self->counts, g_ptr_array_unref);
   g_free (self->loss);
+  g_free (self->loss_weight);
   g_free (self->scalars);
   g_free (self->loss_scale);
   g_free (self->good_steps);
   g_free (self->overflows);
+  g_free (self->tolerated);
   g_free (self->norm);
   g_free (self->broken);
   g_free (self->broken_at_once);
   g_free (self->evaluation_loss_name);
+  g_strfreev (self->each_loss);
   g_strfreev (self->targets);
   g_strfreev (self->outputs);
   g_strfreev (self->notes);

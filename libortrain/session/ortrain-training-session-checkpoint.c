@@ -21,6 +21,7 @@
 #define KEY_MODEL_PATH "model-path"
 #define KEY_TIES "ties"
 #define KEY_LOSS_SCALE "loss-scale"
+#define KEY_TOLERATED "loss-scale-tolerated"
 
 /* state -1: the contents. What they are like in the session. */
 static OrtrainStored
@@ -101,6 +102,8 @@ make_checkpoint (OrtrainTrainingSession *self, GError **error)
       ortrain_checkpoint_set_value (
           checkpoint, KEY_LOSS_SCALE,
           g_variant_new ("(dxx)", (double) scaler.loss_scale, scaler.good_steps, scaler.overflows));
+      if (store->tolerated_name != NULL)
+        ortrain_checkpoint_set_value (checkpoint, KEY_TOLERATED, g_variant_new_uint64 ((guint64) scaler.tolerated));
     }
 
   GVariantBuilder ties;
@@ -258,6 +261,11 @@ get_scaler (OrtrainCheckpoint *checkpoint, OrtrainScalerState *state, gboolean *
   if (g_variant_is_of_type (variant, G_VARIANT_TYPE ("(dxx)")))
     g_variant_get (variant, "(dxx)", &scale, &state->good_steps, &state->overflows);
   state->loss_scale = (float) scale;
+  guint64 tolerated = 0;
+  if (ortrain_checkpoint_get_value (checkpoint, KEY_TOLERATED) != NULL &&
+      !get_uint64 (checkpoint, KEY_TOLERATED, MAX_COUNT, &tolerated, error))
+    return FALSE;
+  state->tolerated = (gint64) tolerated;
   if (isfinite (state->loss_scale) && state->loss_scale > 0 && state->good_steps >= 0 && state->overflows >= 0)
     return TRUE;
   g_autofree char *text = g_variant_print (variant, FALSE);

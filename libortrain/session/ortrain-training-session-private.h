@@ -32,6 +32,7 @@ typedef struct
   gboolean is_left_out; /* there was no update: once that is known */
   guint64 n_train_steps, n_updates;
   double gradient_scale;
+  double weight;            /* what the loss is the mean of */
   double loss;              /* once it is known */
   gint64 broken_at_once;    /* of an update alone: what the training step left */
   OrtrainTensorDict *feeds; /* what they were, but for the contents of those in the slot */
@@ -84,12 +85,16 @@ struct _OrtrainTrainingSession
   double last_gradient_norm;
   double loss_scale;     /* 1 where the loss is not scaled */
   double gradient_scale; /* of the gradients that are kept */
-  guint64 n_overflows;   /* updates that were left out */
+  guint64 n_overflows;   /* updates that were left out as the scaled gradients were not finite */
+  guint64 n_skipped;     /* updates that were left out by this session, also for gradients that are clipped */
   gint64 broken_at_once; /* the first parameter that the backward pass left with numbers that are not finite */
   double last_loss;
-  gint64 failed_item;           /* the row of the batch that made the last step fail, -1: none did */
-  OrtrainMemoryPlan *plan;      /* of the last training step */
-  OrtrainMemoryPlan *last_plan; /* of that, or of a later call of plan () */
+  double step_weight;              /* of the last step */
+  double weight_unit, weight_sum;  /* of the steps since the last update: of the first that counts, and of all */
+  double *each_loss, *each_weight; /* of the last evaluation, for each loss */
+  gint64 failed_item;              /* the row of the batch that made the last step fail, -1: none did */
+  OrtrainMemoryPlan *plan;         /* of the last training step */
+  OrtrainMemoryPlan *last_plan;    /* of that, or of a later call of plan () */
 
   guint64 max_allocated, max_cached, max_inactive; /* for reports */
   guint64 input_bytes;
@@ -139,6 +144,18 @@ gboolean ortrain_training_session_submit_update (OrtrainTrainingSession *self, d
 gboolean ortrain_training_session_may_skip_updates (OrtrainTrainingSession *self);
 /* Whether a training step with its update may be submitted as one, as far as can be said before it has a plan. */
 gboolean ortrain_training_session_can_submit_steps (OrtrainTrainingSession *self);
+/* ---- how much steps count ---- */
+
+/* Sets step_weight. weights: of each loss, or NULL. */
+gboolean ortrain_training_session_weigh (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, double *weights,
+                                         GError **error);
+/* For the step that is about to be run, after it was weighed. */
+gboolean ortrain_training_session_write_weight (OrtrainTrainingSession *self, GError **error);
+/* A step was run, whose gradients wait for an update. */
+void ortrain_training_session_count_step (OrtrainTrainingSession *self);
+/* What an update multiplies the sum of the gradients by. */
+double ortrain_training_session_get_mean_factor (OrtrainTrainingSession *self);
+
 /* Checks and binds the inputs of a training step: its feeds, transfer full. */
 OrtrainTensorDict *ortrain_training_session_begin_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
                                                         GError **error);

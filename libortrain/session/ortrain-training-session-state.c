@@ -81,7 +81,8 @@ ortrain_training_session_get_n_overflows (OrtrainTrainingSession *self)
  * @error: return location for an error
  *
  * Copies the gradients: the sums over the steps since the last update, or those that the last update used, without the
- * scale of the loss. Errors are
+ * scale of the loss. With [property@TrainingOptions:accumulation-steps], each step counts in a sum by its
+ * [method@TrainingSession.get_step_weight], in units of the first one's. Errors are
  * %ORTRAIN_SESSION_ERROR_STATE before the first step, and where [property@TrainingOptions:immediate-updates] keeps
  * none, %ORTRAIN_SESSION_ERROR_BUSY, and those of [error@TensorError].
  *

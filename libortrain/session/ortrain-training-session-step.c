@@ -306,6 +306,12 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
   g_autoptr (OrtrainTensorDict) feeds = ortrain_training_session_begin_step (self, inputs, error);
   if (feeds == NULL)
     return NAN;
+  if (!ortrain_training_session_weigh (self, feeds, NULL, error) ||
+      !ortrain_training_session_write_weight (self, error))
+    {
+      ortrain_executor_release_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
+      return NAN;
+    }
   OrtrainMemoryPlan *plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
   double loss = NAN;
   GError *local_error = NULL;
@@ -343,7 +349,7 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
       g_propagate_error (error, local_error);
       return NAN;
     }
-  self->n_accumulated++;
+  ortrain_training_session_count_step (self);
   g_mutex_lock (&self->lock);
   self->n_train_steps++;
   g_mutex_unlock (&self->lock);
@@ -386,6 +392,22 @@ ortrain_training_session_train_step (OrtrainTrainingSession *self, OrtrainTensor
   return loss;
 }
 
+/* What is asked for is the sum of the losses. */
+static void
+take_losses (OrtrainTrainingSession *self, OrtrainTensorDict *outputs)
+{
+  OrtrainTensor *sum = ortrain_tensor_dict_get (outputs, self->graph->evaluation_loss_name);
+  GStrv names = self->graph->each_loss;
+  self->each_loss[0] = sum != NULL ? ortrain_tensor_get_scalar (sum, 0) : NAN;
+  if (sum != NULL && !ortrain_tensor_dict_contains (outputs, "loss"))
+    ortrain_tensor_dict_set (outputs, "loss", sum);
+  for (guint i = 0; names != NULL && names[i] != NULL; i++)
+    {
+      self->each_loss[i] = ortrain_tensor_get_scalar (ortrain_tensor_dict_get (outputs, names[i]), 0);
+      ortrain_tensor_dict_remove (outputs, names[i]);
+    }
+}
+
 OrtrainTensorDict *
 ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
                                         GCancellable *cancellable, GError **error)
@@ -408,7 +430,8 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
     }
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (graph, inputs, error);
   if (feeds == NULL || !ortrain_training_session_bind_checked (self, run, graph, feeds, error) ||
-      !ortrain_training_session_take_memory (self, error))
+      !ortrain_training_session_take_memory (self, error) ||
+      (with_loss && !ortrain_training_session_weigh (self, feeds, self->each_weight, error)))
     return NULL;
   OrtrainExecutor *executor = self->executors[run];
   const OrtrainStepBlock step = ortrain_training_session_make_step (self);
@@ -419,12 +442,8 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
   OrtrainTensorDict *outputs = ok ? ortrain_executor_take_outputs (executor, error) : NULL;
   ortrain_executor_release_feeds (executor);
   ortrain_step_arena_end_run (self->arena);
-  if (outputs != NULL && with_loss && !ortrain_tensor_dict_contains (outputs, "loss"))
-    {
-      OrtrainTensor *loss = ortrain_tensor_dict_get (outputs, self->graph->evaluation_loss_name);
-      if (loss != NULL)
-        ortrain_tensor_dict_set (outputs, "loss", loss);
-    }
+  if (outputs != NULL && with_loss)
+    take_losses (self, outputs);
   return outputs;
 }
 

@@ -169,8 +169,7 @@ tell_step (OrtrainTrainingSession *self, guint slot, gboolean guards)
 gboolean
 ortrain_training_session_submit_update (OrtrainTrainingSession *self, double factor, GError **error)
 {
-  const double mean =
-      ortrain_training_options_get_accumulation_steps (self->options) > 1 ? 1.0 / self->n_accumulated : 1.0;
+  const double mean = ortrain_training_session_get_mean_factor (self);
   guint slot;
   OrtrainSubmittedStep *submitted = begin_submitted (self, &slot);
   const gboolean ok =
@@ -202,7 +201,9 @@ static gboolean
 submit_step (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, GError **error)
 {
   double factor;
-  if (!ortrain_training_session_get_factor (self, self->n_updates, &factor, error))
+  if (!ortrain_training_session_get_factor (self, self->n_updates, &factor, error) ||
+      !ortrain_training_session_weigh (self, feeds, NULL, error) ||
+      !ortrain_training_session_write_weight (self, error))
     return FALSE;
   const gboolean goes_on = ortrain_training_session_get_n_submitted (self) > 0;
   guint slot;
@@ -220,6 +221,7 @@ submit_step (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, GError **er
       ortrain_parameter_store_restore_buffers (self->store, slot);
       return FALSE;
     }
+  submitted->weight = self->step_weight;
   submitted->feeds = g_object_ref (feeds);
   submitted->feed_slot = self->feed_slots != NULL ? ortrain_feed_slots_get_current (self->feed_slots) : 0;
   self->has_gradients = TRUE;
@@ -358,6 +360,7 @@ note_left_out (OrtrainTrainingSession *self, guint slot)
   self->submitted[slot].is_left_out = TRUE;
   g_mutex_lock (&self->lock);
   self->n_updates--;
+  self->n_skipped++;
   g_mutex_unlock (&self->lock);
   if (next != NULL)
     next->n_updates--;

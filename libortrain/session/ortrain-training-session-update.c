@@ -117,8 +117,7 @@ run_update (OrtrainTrainingSession *self, double factor, double *norm, gboolean 
 {
   OrtrainUpdateSet *updates = self->store->updates;
   const double max_norm = ortrain_training_options_get_max_grad_norm (self->options);
-  const double mean =
-      ortrain_training_options_get_accumulation_steps (self->options) > 1 ? 1.0 / self->n_accumulated : 1.0;
+  const double mean = ortrain_training_session_get_mean_factor (self);
   const gboolean clips = max_norm > 0 && self->graph->norm != NULL;
   const gboolean checks = clips || self->graph->overflows != NULL;
   const double scale = self->loss_scale; /* before it changes */
@@ -201,12 +200,9 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
   if (ok)
     {
       self->n_accumulated = 0;
-      if (!overflow)
-        {
-          g_mutex_lock (&self->lock);
-          self->n_updates++;
-          g_mutex_unlock (&self->lock);
-        }
+      g_mutex_lock (&self->lock);
+      *(overflow ? &self->n_skipped : &self->n_updates) += 1;
+      g_mutex_unlock (&self->lock);
       ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_POST_UPDATE);
       if (overflow)
         ortrain_training_session_emit (self, ORTRAIN_TRAINING_OVERFLOW);
@@ -226,8 +222,9 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
  * @self: a session
  * @error: return location for an error
  *
- * Updates the parameters by the mean of the gradients of the steps since the last update, clipped if the options say
- * so.
+ * Updates the parameters by the mean of the gradients of the steps since the last update, or by their sum where
+ * [property@TrainingOptions:accumulation-steps] is 1, clipped if the options say so. In the mean, each step counts by
+ * what its loss is the mean of ([method@TrainingSession.get_step_weight]), so that the update is that of one large batch.
  *
  * With clipping, or where the loss is scaled ([class@LossScaler]), gradients that are not finite are dropped without an
  * update, and [signal@TrainingSession::overflow] is emitted; with [property@TrainingOptions:stop-on-nan] that is

@@ -217,6 +217,8 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   self->loss_scale = self->gradient_scale = self->rule.scaling.is_on ? (float) self->rule.scaling.initial : 1.0;
   ortrain_training_options_set_optimizer (options, optimizer);
   self->seed = ortrain_training_options_get_seed (options);
+  self->each_loss = g_new0 (double, graph->counts->len);
+  self->each_weight = g_new0 (double, graph->counts->len);
   const OrtrainProviderOptions provider_options = {
     .n_threads = ortrain_training_options_get_threads (options),
     .fixed_partition = ortrain_training_options_get_deterministic (options),
@@ -588,6 +590,8 @@ ortrain_training_session_finalize (GObject *object)
   g_clear_pointer (&self->signal_queue, ortrain_signal_queue_unref);
   g_clear_pointer (&self->metadata, g_hash_table_unref);
   g_clear_pointer (&self->texts, g_hash_table_unref);
+  g_free (self->each_loss);
+  g_free (self->each_weight);
   g_clear_pointer (&self->handed_out, g_ptr_array_unref);
   g_clear_pointer (&self->old_graphs, g_ptr_array_unref);
   g_clear_pointer (&self->worker, ortrain_worker_free);

@@ -56,6 +56,8 @@ gboolean ortrain_training_session_train_and_update_finish (OrtrainTrainingSessio
 ORTRAIN_AVAILABLE_IN_ALL
 double ortrain_training_session_get_last_loss (OrtrainTrainingSession *self, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
+double ortrain_training_session_get_step_weight (OrtrainTrainingSession *self);
+ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_training_session_check_finite (OrtrainTrainingSession *self, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_training_session_zero_gradients (OrtrainTrainingSession *self, GError **error);

@@ -21,6 +21,7 @@ describe_scaling (OrtrainLossScaling *scaling, OrtrainTrainingOptions *options, 
   scaling->growth_factor = scaling->is_dynamic ? ortrain_loss_scaler_get_growth_factor (scaler) : 1.0;
   scaling->backoff_factor = scaling->is_dynamic ? ortrain_loss_scaler_get_backoff_factor (scaler) : 1.0;
   scaling->growth_interval = ortrain_loss_scaler_get_growth_interval (scaler);
+  scaling->hysteresis = scaling->is_dynamic ? ortrain_loss_scaler_get_hysteresis (scaler) : 1;
   scaling->minimum = scaling->is_dynamic ? ortrain_loss_scaler_get_minimum_scale (scaler) : scaling->initial;
   scaling->maximum = scaling->is_dynamic ? ortrain_loss_scaler_get_maximum_scale (scaler) : scaling->initial;
 }
@@ -31,6 +32,7 @@ ortrain_update_rule_init (OrtrainUpdateRule *rule, OrtrainTrainingOptions *optio
 {
   *rule = (OrtrainUpdateRule){ 0 };
   describe_scaling (&rule->scaling, options, has_fp16);
+  rule->weighs = ortrain_training_options_get_accumulation_steps (options) > 1;
   rule->stochastic_rounding = !ortrain_training_options_get_master_weights (options);
   ortrain_optimizer_describe (optimizer, &rule->optimizer);
   rule->undecided = when == ORTRAIN_IMMEDIATE_UPDATES_AUTO;
@@ -308,13 +310,18 @@ add_loss_scale (Building *building, GError **error)
   const OrtrainLossScaling *scaling = &building->rule->scaling;
   OrtrainValue *good_steps = new_held (self->training, "loss-scale.good-steps", ORTRAIN_DTYPE_INT64, NULL, 0);
   OrtrainValue *overflows = new_held (self->training, "loss-scale.overflows", ORTRAIN_DTYPE_INT64, NULL, 0);
-  OrtrainValue *const inputs[] = { building->loss_scale, good_steps, overflows, building->norm };
+  const gboolean tolerates = scaling->hysteresis > 1;
+  OrtrainValue *tolerated =
+      tolerates ? new_held (self->training, "loss-scale.tolerated", ORTRAIN_DTYPE_INT64, NULL, 0) : NULL;
+  OrtrainValue *const inputs[] = { building->loss_scale, good_steps, overflows, building->norm, tolerated };
   OrtrainNode *node = ortrain_graph_new_node (self->training, ORTRAIN_DOMAIN, "LossScaleUpdate", "update/loss-scale",
-                                              inputs, G_N_ELEMENTS (inputs), 3);
+                                              inputs, tolerates ? 5 : 4, tolerates ? 4 : 3);
   node->phase = ORTRAIN_PHASE_UPDATE;
   ortrain_attributes_set_float (node->attributes, "growth_factor", (float) scaling->growth_factor);
   ortrain_attributes_set_float (node->attributes, "backoff_factor", (float) scaling->backoff_factor);
   ortrain_attributes_set_int (node->attributes, "growth_interval", scaling->growth_interval);
+  if (tolerates)
+    ortrain_attributes_set_int (node->attributes, "hysteresis", scaling->hysteresis);
   ortrain_attributes_set_float (node->attributes, "minimum", (float) scaling->minimum);
   ortrain_attributes_set_float (node->attributes, "maximum", (float) scaling->maximum);
   if (!ortrain_ops_infer_node (node, error))
@@ -323,6 +330,10 @@ add_loss_scale (Building *building, GError **error)
   self->overflows = g_strdup (overflows->name);
   for (guint k = 0; k < 3; k++)
     mark_update (self->training, ortrain_node_output (node, k), inputs[k]);
+  if (!tolerates)
+    return TRUE;
+  self->tolerated = g_strdup (tolerated->name);
+  mark_update (self->training, ortrain_node_output (node, 3), tolerated);
   return TRUE;
 }
 

@@ -2,6 +2,9 @@
 #include "trainer/ortrain-classification-metric.h"
 
 #include "core/ortrain-errors.h"
+#include "core/ortrain-field-private.h"
+#include "grad/ortrain-cross-entropy-loss.h"
+#include "grad/ortrain-nll-loss.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "trainer/ortrain-metric-private.h"
 
@@ -24,9 +27,11 @@
  * print(f1.get_confusion_matrix().numpy())          # of the last epoch: [class, class that it was taken for]
  * ```
  *
- * The output has scores of classes along its second or its last dimension, [items, classes, …] or [items, …, classes];
- * the target has the numbers of the classes, [items, …]. Items whose class is not one of those, such as -100, are left
- * out. Values are those of scikit-learn with `zero_division=0`: macro averages are over the classes that occur among
+ * The output has scores of classes along [property@ClassificationMetric:axis], by default its second or its last
+ * dimension, [items, classes, …] or [items, …, classes]; the target has the numbers of the classes, [items, …]. Items
+ * whose class is not one of those, such as -100, are left out, and so are those of
+ * [property@ClassificationMetric:ignore-index]. A [class@Trainer] evaluates with the axis and the ignored label of the loss
+ * over classes that has the same output and target, where the metric itself has none. Values are those of scikit-learn with `zero_division=0`: macro averages are over the classes that occur among
  * targets or predictions. Of equal scores, the first one is the best.
  */
 struct _OrtrainClassificationMetric
@@ -36,6 +41,10 @@ struct _OrtrainClassificationMetric
   OrtrainAverage average;
   guint k;
   char *output, *target;
+  gint axis;          /* G_MININT: as the shapes say */
+  gint64 ignored;     /* G_MININT64: none */
+  gint followed_axis; /* those of a loss, likewise */
+  gint64 followed_ignored;
   gint64 n_classes;                     /* 0: no batch yet */
   guint64 n, n_right;                   /* items, and those of which the class is among the best k */
   guint64 *n_wanted, *n_found, *n_both; /* of each class */
@@ -43,6 +52,16 @@ struct _OrtrainClassificationMetric
 };
 
 G_DEFINE_FINAL_TYPE (OrtrainClassificationMetric, ortrain_classification_metric, ORTRAIN_TYPE_METRIC)
+
+enum
+{
+  PROP_0,
+  PROP_AXIS,
+  PROP_IGNORE_INDEX,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
 
 /* A matrix of at most 8 MiB. */
 #define MAX_CONFUSION_CLASSES 1024
@@ -120,6 +139,37 @@ look_at (const double *scores, gint64 n, gint64 stride, gint64 wanted, guint k, 
   return !isnan (own) && n_better < k;
 }
 
+/* Where scores have their classes; -1 if nowhere that fits the targets. */
+static gssize
+find_axis (const OrtrainClassificationMetric *self, OrtrainTensor *scores, OrtrainTensor *wanted)
+{
+  const gssize rank = (gssize) ortrain_tensor_get_rank (scores);
+  const gint given = self->axis != G_MININT ? self->axis : self->followed_axis;
+  if (given != G_MININT)
+    {
+      const gssize axis = given < 0 ? given + rank : given;
+      return axis >= 0 && axis < rank && fits (scores, wanted, (gsize) axis) ? axis : -1;
+    }
+  return fits (scores, wanted, 1) ? 1 : rank > 1 && fits (scores, wanted, (gsize) rank - 1) ? rank - 1 : -1;
+}
+
+void
+ortrain_classification_metric_follow (OrtrainClassificationMetric *self, GListModel *losses)
+{
+  self->followed_axis = G_MININT;
+  self->followed_ignored = G_MININT64;
+  for (guint i = 0; i < g_list_model_get_n_items (losses); i++)
+    {
+      g_autoptr (OrtrainLoss) loss = g_list_model_get_item (losses, i);
+      if ((!ORTRAIN_IS_CROSS_ENTROPY_LOSS (loss) && !ORTRAIN_IS_NLL_LOSS (loss)) ||
+          g_strcmp0 (ortrain_loss_get_output (loss), self->output) != 0 ||
+          g_strcmp0 (ortrain_loss_get_target (loss), self->target) != 0)
+        continue;
+      g_object_get (loss, "axis", &self->followed_axis, "ignore-index", &self->followed_ignored, NULL);
+      return;
+    }
+}
+
 static gboolean
 ortrain_classification_metric_update (OrtrainMetric *metric, OrtrainTensorDict *outputs, OrtrainTensorDict *batch,
                                       GError **error)
@@ -131,8 +181,9 @@ ortrain_classification_metric_update (OrtrainMetric *metric, OrtrainTensorDict *
                             error))
     return FALSE;
   const gsize rank = ortrain_tensor_get_rank (scores);
-  const gsize axis = fits (scores, wanted, 1) ? 1 : rank - 1;
-  if (rank < 2 || !fits (scores, wanted, axis))
+  const gssize found_axis = find_axis (self, scores, wanted);
+  const gsize axis = (gsize) MAX (found_axis, 0);
+  if (found_axis < 0)
     {
       g_autofree char *a = ortrain_shape_to_string (ortrain_tensor_peek_dims (scores), rank);
       g_autofree char *b =
@@ -150,13 +201,14 @@ ortrain_classification_metric_update (OrtrainMetric *metric, OrtrainTensorDict *
   gint64 inner = 1; /* scores: [outer, n_classes, inner] */
   for (gsize i = axis + 1; i < rank; i++)
     inner *= ortrain_tensor_get_dim (scores, i);
+  const gint64 ignored = self->ignored != G_MININT64 ? self->ignored : self->followed_ignored;
   const double *numbers = ortrain_tensor_peek (scores);
   const gint64 *classes = ortrain_tensor_peek (wanted);
   for (gint64 i = 0; i < n_items; i++)
     {
       const gint64 want = classes[i];
       gint64 found;
-      if (want < 0 || want >= n_classes)
+      if (want < 0 || want >= n_classes || want == ignored)
         continue;
       self->n++;
       self->n_right += look_at (numbers + i / inner * n_classes * inner + i % inner, n_classes, inner, want, self->k,
@@ -235,16 +287,108 @@ static void
 ortrain_classification_metric_class_init (OrtrainClassificationMetricClass *klass)
 {
   OrtrainMetricClass *metric_class = ORTRAIN_METRIC_CLASS (klass);
-  G_OBJECT_CLASS (klass)->finalize = ortrain_classification_metric_finalize;
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  object_class->finalize = ortrain_classification_metric_finalize;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
   metric_class->reset = ortrain_classification_metric_reset;
   metric_class->update = ortrain_classification_metric_update;
   metric_class->compute = ortrain_classification_metric_compute;
+
+  /**
+   * OrtrainClassificationMetric:axis: (getter get_axis) (setter set_axis)
+   *
+   * The axis of the classes in the output, counted from the end if negative; the least integer for that of the loss with
+   * the same output and target, or else the second or the last one, whichever fits the target. Default: G_MININT.
+   */
+  properties[PROP_AXIS] =
+      ortrain_field_at (g_param_spec_int ("axis", NULL, NULL, G_MININT, G_MAXINT, G_MININT,
+                                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY),
+                        G_STRUCT_OFFSET (OrtrainClassificationMetric, axis));
+  /**
+   * OrtrainClassificationMetric:ignore-index: (getter get_ignore_index) (setter set_ignore_index)
+   *
+   * The number of a class whose items are left out; the least integer for that of the loss with the same output and
+   * target, if there is one. Default: G_MININT64.
+   */
+  properties[PROP_IGNORE_INDEX] =
+      ortrain_field_at (g_param_spec_int64 ("ignore-index", NULL, NULL, G_MININT64, G_MAXINT64, G_MININT64,
+                                            G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY),
+                        G_STRUCT_OFFSET (OrtrainClassificationMetric, ignored));
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_classification_metric_init (OrtrainClassificationMetric *self)
 {
   self->k = 1;
+  self->followed_axis = G_MININT;
+  self->followed_ignored = G_MININT64;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
+}
+
+/**
+ * ortrain_classification_metric_get_axis: (get-property axis)
+ * @self: a metric
+ *
+ * Gets the axis of the classes in the output, counted from the end if negative.
+ *
+ * Returns: the axis; the least 32-bit integer where none was set
+ */
+int
+ortrain_classification_metric_get_axis (OrtrainClassificationMetric *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_CLASSIFICATION_METRIC (self), 0);
+  return self->axis;
+}
+
+/**
+ * ortrain_classification_metric_set_axis: (set-property axis)
+ * @self: a metric
+ * @axis: the new value
+ *
+ * Sets the axis of the classes in the output, counted from the end if negative.
+ */
+void
+ortrain_classification_metric_set_axis (OrtrainClassificationMetric *self, int axis)
+{
+  g_return_if_fail (ORTRAIN_IS_CLASSIFICATION_METRIC (self));
+  if (self->axis == axis)
+    return;
+  self->axis = axis;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_AXIS]);
+}
+
+/**
+ * ortrain_classification_metric_get_ignore_index: (get-property ignore-index)
+ * @self: a metric
+ *
+ * Gets the number of a class whose items are left out.
+ *
+ * Returns: the number; the least 64-bit integer where none was set
+ */
+gint64
+ortrain_classification_metric_get_ignore_index (OrtrainClassificationMetric *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_CLASSIFICATION_METRIC (self), 0);
+  return self->ignored;
+}
+
+/**
+ * ortrain_classification_metric_set_ignore_index: (set-property ignore-index)
+ * @self: a metric
+ * @ignore_index: the new value
+ *
+ * Sets the number of a class whose items are left out.
+ */
+void
+ortrain_classification_metric_set_ignore_index (OrtrainClassificationMetric *self, gint64 ignore_index)
+{
+  g_return_if_fail (ORTRAIN_IS_CLASSIFICATION_METRIC (self));
+  if (self->ignored == ignore_index)
+    return;
+  self->ignored = ignore_index;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_IGNORE_INDEX]);
 }
 
 /**

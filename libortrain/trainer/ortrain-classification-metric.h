@@ -48,6 +48,14 @@ OrtrainMetric *ortrain_classification_metric_new (OrtrainClassificationMeasure m
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainMetric *ortrain_classification_metric_new_accuracy (guint k, const char *output, const char *target);
 ORTRAIN_AVAILABLE_IN_ALL
+int ortrain_classification_metric_get_axis (OrtrainClassificationMetric *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_classification_metric_set_axis (OrtrainClassificationMetric *self, int axis);
+ORTRAIN_AVAILABLE_IN_ALL
+gint64 ortrain_classification_metric_get_ignore_index (OrtrainClassificationMetric *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_classification_metric_set_ignore_index (OrtrainClassificationMetric *self, gint64 ignore_index);
+ORTRAIN_AVAILABLE_IN_ALL
 OrtrainTensor *ortrain_classification_metric_get_confusion_matrix (OrtrainClassificationMetric *self, GError **error);
 
 G_END_DECLS

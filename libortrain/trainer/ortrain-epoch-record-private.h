@@ -14,6 +14,8 @@ struct _OrtrainEpochRecord
   double learning_rate;
   double seconds;
   guint64 peak_bytes;
+  guint64 skipped_updates;
+  guint64 uncounted_steps;
   char **value_names; /* of metrics; NULL: none */
   double *values;
 };

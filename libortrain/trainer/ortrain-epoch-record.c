@@ -32,6 +32,8 @@ enum
   PROP_LEARNING_RATE,
   PROP_SECONDS,
   PROP_PEAK_BYTES,
+  PROP_SKIPPED_UPDATES,
+  PROP_UNCOUNTED_STEPS,
   N_PROPERTIES
 };
 
@@ -65,7 +67,8 @@ ortrain_epoch_record_class_init (OrtrainEpochRecordClass *klass)
   /**
    * OrtrainEpochRecord:loss: (getter get_loss)
    *
-   * The mean over the training steps. Read-only.
+   * The mean over the training steps, by what counts in each of them, see [method@TrainingSession.get_step_weight].
+   * Read-only.
    */
   properties[PROP_LOSS] =
       ortrain_field_at (g_param_spec_double ("loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),
@@ -73,7 +76,7 @@ ortrain_epoch_record_class_init (OrtrainEpochRecordClass *klass)
   /**
    * OrtrainEpochRecord:validation-loss: (getter get_validation_loss)
    *
-   * The mean over the validation data; not a number without any. Read-only.
+   * The mean over what counts in the validation data; not a number where nothing does. Read-only.
    */
   properties[PROP_VALIDATION_LOSS] =
       ortrain_field_at (g_param_spec_double ("validation-loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),
@@ -111,6 +114,23 @@ ortrain_epoch_record_class_init (OrtrainEpochRecordClass *klass)
   properties[PROP_PEAK_BYTES] =
       ortrain_field_at (g_param_spec_uint64 ("peak-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags),
                         G_STRUCT_OFFSET (OrtrainEpochRecord, peak_bytes));
+  /**
+   * OrtrainEpochRecord:skipped-updates: (getter get_skipped_updates)
+   *
+   * How many updates of the epoch were left out because gradients were not finite, see [class@LossScaler]. Read-only.
+   */
+  properties[PROP_SKIPPED_UPDATES] =
+      ortrain_field_at (g_param_spec_uint64 ("skipped-updates", NULL, NULL, 0, G_MAXUINT64, 0, flags),
+                        G_STRUCT_OFFSET (OrtrainEpochRecord, skipped_updates));
+  /**
+   * OrtrainEpochRecord:uncounted-steps: (getter get_uncounted_steps)
+   *
+   * How many training steps of the epoch had nothing that counts, such as batches whose labels are all ignored: their
+   * loss and their gradients are 0. Read-only.
+   */
+  properties[PROP_UNCOUNTED_STEPS] =
+      ortrain_field_at (g_param_spec_uint64 ("uncounted-steps", NULL, NULL, 0, G_MAXUINT64, 0, flags),
+                        G_STRUCT_OFFSET (OrtrainEpochRecord, uncounted_steps));
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
@@ -222,6 +242,37 @@ ortrain_epoch_record_get_peak_bytes (OrtrainEpochRecord *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_EPOCH_RECORD (self), 0);
   return self->peak_bytes;
+}
+
+/**
+ * ortrain_epoch_record_get_skipped_updates: (get-property skipped-updates)
+ * @self: the object
+ *
+ * Gets how many updates of the epoch were left out because gradients were not finite, see [class@LossScaler].
+ *
+ * Returns: the value
+ */
+guint64
+ortrain_epoch_record_get_skipped_updates (OrtrainEpochRecord *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_EPOCH_RECORD (self), 0);
+  return self->skipped_updates;
+}
+
+/**
+ * ortrain_epoch_record_get_uncounted_steps: (get-property uncounted-steps)
+ * @self: the object
+ *
+ * Gets how many training steps of the epoch had nothing that counts, such as batches whose labels are all ignored: their
+ * loss and their gradients are 0.
+ *
+ * Returns: the value
+ */
+guint64
+ortrain_epoch_record_get_uncounted_steps (OrtrainEpochRecord *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_EPOCH_RECORD (self), 0);
+  return self->uncounted_steps;
 }
 
 /**

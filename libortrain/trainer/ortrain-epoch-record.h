@@ -25,6 +25,10 @@ double ortrain_epoch_record_get_seconds (OrtrainEpochRecord *self);
 ORTRAIN_AVAILABLE_IN_ALL
 guint64 ortrain_epoch_record_get_peak_bytes (OrtrainEpochRecord *self);
 ORTRAIN_AVAILABLE_IN_ALL
+guint64 ortrain_epoch_record_get_skipped_updates (OrtrainEpochRecord *self);
+ORTRAIN_AVAILABLE_IN_ALL
+guint64 ortrain_epoch_record_get_uncounted_steps (OrtrainEpochRecord *self);
+ORTRAIN_AVAILABLE_IN_ALL
 char **ortrain_epoch_record_get_value_names (OrtrainEpochRecord *self);
 ORTRAIN_AVAILABLE_IN_ALL
 double ortrain_epoch_record_get_value (OrtrainEpochRecord *self, const char *name);

@@ -4,7 +4,7 @@
 #include "grad/ortrain-cross-entropy-loss.h"
 #include "grad/ortrain-nll-loss.h"
 #include "session/ortrain-training-session-private.h"
-#include "trainer/ortrain-metric.h"
+#include "trainer/ortrain-metric-private.h"
 #include "trainer/ortrain-trainer-private.h"
 
 #include <math.h>
@@ -72,11 +72,38 @@ update_metrics (GListModel *metrics, OrtrainTensorDict *outputs, OrtrainTensorDi
   return TRUE;
 }
 
-static gint64
-count_items (OrtrainTensorDict *batch)
+/* What the losses of batches come to, each by itself. */
+typedef struct
 {
-  OrtrainTensor *first = ortrain_tensor_dict_get_size (batch) > 0 ? ortrain_tensor_dict_get_tensor (batch, 0) : NULL;
-  return first != NULL && ortrain_tensor_get_rank (first) > 0 ? ortrain_tensor_get_dim (first, 0) : 1;
+  double sum, weight;
+} Mean;
+
+static void
+add_losses (OrtrainTrainingSession *session, Mean *means)
+{
+  for (guint i = 0; i < session->graph->counts->len; i++)
+    {
+      const double weight = session->each_weight[i];
+      means[i].sum += weight != 0 ? session->each_loss[i] * weight : 0;
+      means[i].weight += weight;
+    }
+}
+
+/* Not a number where nothing counts. */
+static double
+get_loss (OrtrainTrainingSession *session, const Mean *means)
+{
+  const GPtrArray *counts = session->graph->counts;
+  if (session->graph->each_loss == NULL)
+    return means[0].weight != 0 ? means[0].sum / means[0].weight : NAN;
+  double sum = 0, weight = 0;
+  for (guint i = 0; i < counts->len; i++)
+    {
+      weight += means[i].weight;
+      if (means[i].weight != 0)
+        sum += ((const OrtrainLossCount *) counts->pdata[i])->factor * means[i].sum / means[i].weight;
+    }
+  return weight != 0 ? sum : NAN;
 }
 
 /* Whether the loader's last batch is what was left for the end of the epoch. */
@@ -138,8 +165,8 @@ ortrain_evaluate_dataset (OrtrainTrainer *trainer, OrtrainDataset *dataset, GCan
   OrtrainTrainingSession *session = trainer->session;
   GListModel *metrics = trainer->metrics;
   g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (dataset, trainer->batch_size);
-  double sum = 0;
-  guint64 n_items = 0, n_right = 0, n_answers = 0;
+  g_autofree Mean *means = g_new0 (Mean, session->graph->counts->len);
+  guint64 n_right = 0, n_answers = 0;
   gboolean any_loss = FALSE;
   ortrain_data_loader_set_shuffle (loader, FALSE);
   ortrain_data_loader_set_prefetch (loader, trainer->prefetch);
@@ -148,6 +175,9 @@ ortrain_evaluate_dataset (OrtrainTrainer *trainer, OrtrainDataset *dataset, GCan
     {
       g_autoptr (OrtrainMetric) each = g_list_model_get_item (metrics, i);
       ortrain_metric_reset (each);
+      if (ORTRAIN_IS_CLASSIFICATION_METRIC (each))
+        ortrain_classification_metric_follow (ORTRAIN_CLASSIFICATION_METRIC (each),
+                                              ortrain_training_options_get_losses (session->options));
     }
   for (;;)
     {
@@ -173,7 +203,6 @@ ortrain_evaluate_dataset (OrtrainTrainer *trainer, OrtrainDataset *dataset, GCan
           !update_metrics (metrics, outputs, batch, error))
         return FALSE;
       OrtrainTensor *value = ortrain_tensor_dict_get (outputs, "loss");
-      gint64 n = count_items (batch);
       if (value != NULL)
         {
           if (!isfinite (ortrain_tensor_get_scalar (value, 0)) &&
@@ -185,12 +214,11 @@ ortrain_evaluate_dataset (OrtrainTrainer *trainer, OrtrainDataset *dataset, GCan
               ortrain_evaluation_propagate (session, loader, reason, error, g_steal_pointer (&local_error));
               return FALSE;
             }
-          sum += ortrain_tensor_get_scalar (value, 0) * (double) n;
+          add_losses (session, means);
           any_loss = TRUE;
         }
-      n_items += (guint64) n;
     }
-  *loss = any_loss && n_items > 0 ? sum / (double) n_items : NAN;
+  *loss = any_loss ? get_loss (session, means) : NAN;
   *metric = n_answers > 0 ? (double) n_right / (double) n_answers : -1;
   return TRUE;
 }

@@ -17,6 +17,9 @@
 #define KEY_WAITED "trainer.waited"
 #define KEY_SUM "trainer.loss-sum"
 #define KEY_SUMMED "trainer.loss-terms"
+#define KEY_WEIGHT "trainer.loss-weight" /* older ones have none: each term counts 1 */
+#define KEY_UNCOUNTED "trainer.uncounted-steps"
+#define KEY_SKIPPED "trainer.skipped-updates"
 #define KEY_PEAK "trainer.peak-bytes"
 #define KEY_TRAINED "trainer.trained" /* the epoch lacks nothing but its validation */
 
@@ -94,6 +97,9 @@ save_session (OrtrainTrainer *self, OrtrainFit *fit, const char *path, GError **
   ortrain_training_session_set_metadata (self->session, KEY_MONITOR, fit->history->monitor.name);
   keep_number (self, KEY_SUM, fit->sum);
   keep_number (self, KEY_SUMMED, (double) fit->n_summed);
+  keep_number (self, KEY_WEIGHT, fit->weight);
+  keep_number (self, KEY_UNCOUNTED, (double) fit->n_uncounted);
+  keep_number (self, KEY_SKIPPED, (double) fit->n_skipped);
   keep_number (self, KEY_PEAK, (double) fit->peak_bytes);
   keep_number (self, KEY_TRAINED, fit->trained);
   return ortrain_training_session_run_save_checkpoint (self->session, path, NULL, error);
@@ -192,14 +198,19 @@ read_metadata (GVariant *metadata, gpointer data, GError **error)
   const gboolean same = g_str_equal (monitor, fit->history->monitor.name);
   const gboolean best_is_finite = stops && g_str_equal (monitor, ORTRAIN_MONITOR_LOSS);
   guint64 epoch, waited, trained;
-  double best = NAN, sum = 0;
+  double best = NAN, sum = 0, weight;
   if (!read_count (metadata, KEY_EPOCH, G_MAXINT32, &epoch, error) ||
       !read_count (metadata, KEY_WAITED, G_MAXINT32, &waited, error) ||
       !read_count (metadata, KEY_SUMMED, (guint64) 1 << 53, &fit->n_summed, error) ||
+      !read_count (metadata, KEY_UNCOUNTED, (guint64) 1 << 53, &fit->n_uncounted, error) ||
+      !read_count (metadata, KEY_SKIPPED, (guint64) 1 << 53, &fit->n_skipped, error) ||
       !read_count (metadata, KEY_PEAK, (guint64) 1 << 53, &fit->peak_bytes, error) ||
       !read_count (metadata, KEY_TRAINED, 1, &trained, error) ||
       !read_value (metadata, KEY_BEST, TRUE, best_is_finite, &best, error) ||
       !read_value (metadata, KEY_SUM, FALSE, stops, &sum, error))
+    return FALSE;
+  weight = (double) fit->n_summed;
+  if (!read_value (metadata, KEY_WEIGHT, FALSE, TRUE, &weight, error))
     return FALSE;
   g_autoptr (GVariant) state = g_variant_parse (NULL, loader, NULL, NULL, error);
   if (state == NULL || !ortrain_data_loader_set_state (fit->loader, state, error))
@@ -210,6 +221,7 @@ read_metadata (GVariant *metadata, gpointer data, GError **error)
   ortrain_data_loader_set_batch_size (fit->loader, self->batch_size); /* the position counts items */
   fit->best = same ? best : NAN;
   fit->sum = sum;
+  fit->weight = weight;
   fit->epoch = (guint) epoch;
   fit->waited = same ? (guint) waited : 0;
   fit->trained = trained == 1;

@@ -63,8 +63,10 @@ ortrain_fit_log_epoch (OrtrainFit *fit, OrtrainEpochRecord *record, GError **err
     .ends_epoch = TRUE,
     .epoch = record->epoch,
     .step = record->epoch * ortrain_data_loader_get_n_batches (fit->loader),
-    .present = 1u << ORTRAIN_LOG_LOSS | 1u << ORTRAIN_LOG_LEARNING_RATE | 1u << ORTRAIN_LOG_SECONDS,
-    .columns = { record->loss, record->learning_rate, record->validation_loss, record->metric, record->seconds },
+    .present = 1u << ORTRAIN_LOG_LOSS | 1u << ORTRAIN_LOG_LEARNING_RATE | 1u << ORTRAIN_LOG_SECONDS |
+               1u << ORTRAIN_LOG_SKIPPED_UPDATES | 1u << ORTRAIN_LOG_UNCOUNTED_STEPS,
+    .columns = { record->loss, record->learning_rate, record->validation_loss, record->metric, record->seconds,
+                 (double) record->skipped_updates, (double) record->uncounted_steps },
     .values = record->values,
   };
   if (!isnan (record->validation_loss))

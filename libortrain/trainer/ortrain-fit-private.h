@@ -26,9 +26,15 @@ typedef struct
   guint epoch;     /* from 0 */
   guint64 step;    /* in the epoch */
   guint n_waiting; /* steps since the last update */
-  double sum;      /* of the losses of the epoch */
+  double sum;      /* of the losses of the epoch, each times its weight */
+  double weight;   /* of those */
   guint64 n_summed;
-  guint64 peak_bytes; /* of the plans of the epoch's steps */
+  guint64 n_uncounted;       /* of the epoch's steps: had nothing that counts */
+  guint64 n_skipped;         /* of the epoch's updates: were left out */
+  guint64 n_skipped_by_then; /* of the session's, what was counted already */
+  guint64 n_updates_before;  /* of the session's, when the training began here */
+  guint64 n_left_out;        /* of the whole training's */
+  guint64 peak_bytes;        /* of the plans of the epoch's steps */
   double last_loss, last_metric;
   double best;                   /* what is monitored, in the best epoch; not a number: there is none */
   OrtrainTensorDict *best_state; /* parameters and buffers of that epoch; NULL: not kept */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "trainer/ortrain-classification-metric.h"
 #include "trainer/ortrain-metric.h"
 
 /* The name, or, if there is none, that of the class. */
@@ -9,3 +10,6 @@ const char *ortrain_metric_get_title (OrtrainMetric *self);
 gboolean ortrain_metric_take (OrtrainMetric *self, OrtrainTensorDict *outputs, const char *output,
                               OrtrainTensorDict *batch, const char *target, OrtrainDType dtype, OrtrainTensor **values,
                               OrtrainTensor **wanted, GError **error);
+/* Takes over axis and ignored label of the loss over classes with the same output and target, for what the metric itself
+ * does not say. */
+void ortrain_classification_metric_follow (OrtrainClassificationMetric *self, GListModel *losses);

@@ -167,13 +167,14 @@ ortrain_progress_display_format (const OrtrainProgress *progress, gboolean valid
     EPOCH,
     STEP,
     LOSS,
+    SKIPPED,
     SPEED,
     LEFT,
     RATE,
     N_PARTS
   };
   /* from what is dispensable first */
-  static const guint drop[] = { RATE, SPEED, LEFT };
+  static const guint drop[] = { RATE, SPEED, LEFT, SKIPPED };
   const gboolean done = validates && progress->step == progress->n_steps;
   g_autofree char *loss = format_loss (progress->mean_loss);
   g_autofree char *left = progress->seconds_left >= 0 ? format_time (progress->seconds_left) : NULL;
@@ -182,6 +183,9 @@ ortrain_progress_display_format (const OrtrainProgress *progress, gboolean valid
   texts[STEP] = done ? g_strdup ("validating")
                      : g_strdup_printf ("%" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT, progress->step, progress->n_steps);
   texts[LOSS] = g_strdup_printf ("  loss %s", loss);
+  texts[SKIPPED] = progress->skipped_updates > 0
+                       ? g_strdup_printf ("  %" G_GUINT64_FORMAT " skipped", progress->skipped_updates)
+                       : g_strdup ("");
   texts[SPEED] = format_speed (progress->items_per_second);
   texts[LEFT] = left != NULL ? g_strdup_printf ("  %s left", left) : g_strdup ("");
   texts[RATE] =
@@ -234,6 +238,14 @@ ortrain_progress_display_update (OrtrainProgressDisplay *self, const OrtrainProg
   self->open = TRUE;
 }
 
+/* ", 3 updates skipped"; nothing where there are none */
+static void
+append_count (GString *line, guint64 n, const char *what, const char *how)
+{
+  if (n > 0)
+    g_string_append_printf (line, ", %" G_GUINT64_FORMAT " %s%s %s", n, what, n == 1 ? "" : "s", how);
+}
+
 char *
 ortrain_progress_display_format_epoch (OrtrainEpochRecord *record, guint n_epochs)
 {
@@ -254,6 +266,8 @@ ortrain_progress_display_format_epoch (OrtrainEpochRecord *record, guint n_epoch
   for (guint i = 0; names[i] != NULL; i++)
     g_string_append_printf (line, ", %s %.4f", ortrain_text_show (names[i]),
                             ortrain_epoch_record_get_value (record, names[i]));
+  append_count (line, ortrain_epoch_record_get_skipped_updates (record), "update", "skipped");
+  append_count (line, ortrain_epoch_record_get_uncounted_steps (record), "step", "without a counted label");
   g_string_append_printf (line, ", lr %.3g", ortrain_epoch_record_get_learning_rate (record));
   if (peak > 0)
     {

@@ -28,7 +28,7 @@ typedef enum
  * OrtrainProgress:
  * @fraction: how much of the training is done, from 0 to 1
  * @loss: the loss of the last step
- * @mean_loss: the mean loss of the steps of this epoch so far
+ * @mean_loss: the mean loss of the steps of this epoch so far, by what counts in each of them
  * @learning_rate: the learning rate of the next update
  * @metric: the accuracy on the validation data after the last epoch, -1 if there is none
  * @seconds: the time since training began
@@ -38,6 +38,7 @@ typedef enum
  * @n_steps: the number of steps of an epoch
  * @items_per_second: how many items are trained with a second, without validation; 0 as long as only one step was run
  * @seconds_left: the time until all epochs are done, at that speed; -1 as long as it is not known
+ * @skipped_updates: the updates of this epoch that were left out because gradients were not finite
  *
  * How far a training is. [signal@Trainer::progress] has one.
  *
@@ -66,6 +67,7 @@ struct _OrtrainProgress
   guint64 n_steps;
   double items_per_second;
   double seconds_left;
+  guint64 skipped_updates;
 };
 
 ORTRAIN_AVAILABLE_IN_ALL

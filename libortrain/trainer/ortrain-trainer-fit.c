@@ -8,6 +8,13 @@
 
 #include <math.h>
 
+/* Of the steps of the epoch so far, by what counts in them. */
+static double
+get_mean_loss (const OrtrainFit *fit)
+{
+  return fit->weight != 0 ? fit->sum / fit->weight : fit->n_summed > 0 ? fit->sum : NAN;
+}
+
 static void
 emit_progress (OrtrainTrainer *self, OrtrainFit *fit)
 {
@@ -25,7 +32,7 @@ emit_progress (OrtrainTrainer *self, OrtrainFit *fit)
   *progress = (OrtrainProgress){
     .fraction = total > 0 ? MIN (1.0, ((double) fit->epoch * (double) n_steps + (double) fit->step) / total) : 1.0,
     .loss = fit->last_loss,
-    .mean_loss = fit->n_summed > 0 ? fit->sum / (double) fit->n_summed : fit->last_loss,
+    .mean_loss = fit->n_summed > 0 ? get_mean_loss (fit) : fit->last_loss,
     .learning_rate = fit->learning_rate,
     .metric = fit->last_metric,
     .seconds = g_timer_elapsed (fit->timer, NULL),
@@ -35,21 +42,35 @@ emit_progress (OrtrainTrainer *self, OrtrainFit *fit)
     .n_steps = n_steps,
     .items_per_second = items_per_second,
     .seconds_left = seconds_left,
+    .skipped_updates = fit->n_skipped,
   };
   ortrain_trainer_emit (self, ORTRAIN_TRAINER_PROGRESS, progress, (GDestroyNotify) ortrain_progress_free);
 }
 
-/* A loss of the epoch. */
+/* Updates that were left out since this was last called. */
 static void
-count_loss (OrtrainTrainer *self, OrtrainFit *fit, double loss)
+count_skipped (OrtrainTrainer *self, OrtrainFit *fit)
+{
+  const guint64 n = self->session->n_skipped - fit->n_skipped_by_then;
+  fit->n_skipped += n;
+  fit->n_left_out += n;
+  fit->n_skipped_by_then = self->session->n_skipped;
+}
+
+/* A loss of the epoch; weight: what it is the mean of. */
+static void
+count_loss (OrtrainTrainer *self, OrtrainFit *fit, double loss, double weight)
 {
   OrtrainMemoryPlan *plan = self->session->plan;
   if (plan != NULL)
     fit->peak_bytes = MAX (fit->peak_bytes, ortrain_memory_plan_get_peak_bytes (plan));
   fit->step++;
   fit->last_loss = loss;
-  fit->sum += loss;
+  fit->sum += weight != 0 ? loss * weight : loss;
+  fit->weight += weight;
   fit->n_summed++;
+  fit->n_uncounted += weight == 0;
+  count_skipped (self, fit);
   fit->history->n_steps++;
   g_array_append_val (fit->history->losses, loss);
 }
@@ -82,6 +103,7 @@ update (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GError 
       propagate_update_error (self, fit, batch, error, g_steal_pointer (&local_error));
       return FALSE;
     }
+  count_skipped (self, fit);
   if (self->checkpoint_steps > 0 && !epoch_ends && self->session->n_updates % self->checkpoint_steps == 0)
     return ortrain_fit_save_checkpoint (self, fit, error);
   return TRUE;
@@ -168,7 +190,7 @@ settle (OrtrainTrainer *self, OrtrainFit *fit, guint n, gboolean quietly, GError
       fit->n_ahead--;
       memset (&fit->ahead[fit->n_ahead], 0, sizeof *fit->ahead);
       const OrtrainSubmittedStep *submitted = &self->session->submitted[first.slot];
-      count_loss (self, fit, submitted->loss);
+      count_loss (self, fit, submitted->loss, submitted->weight);
       fit->learning_rate = submitted->n_updates == first.n_updates && !submitted->is_left_out
                                ? first.learning_rate
                                : ortrain_training_session_get_learning_rate_after (
@@ -222,7 +244,7 @@ submit_step (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GV
     {
       if (!settle (self, fit, 0, FALSE, error))
         return FALSE;
-      count_loss (self, fit, session->last_loss);
+      count_loss (self, fit, session->last_loss, session->step_weight);
       fit->learning_rate = learning_rate;
       if (!ortrain_fit_log_step (fit, error))
         return FALSE;
@@ -318,7 +340,7 @@ run_epoch (OrtrainTrainer *self, OrtrainFit *fit, GCancellable *cancellable, GEr
           return FALSE;
         }
       fit->n_waiting++;
-      count_loss (self, fit, loss);
+      count_loss (self, fit, loss, self->session->step_weight);
       if (fit->n_waiting >= n_accumulated && !update (self, fit, batch, error))
         return FALSE;
       fit->learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
@@ -364,7 +386,9 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
   g_autoptr (GError) local_error = NULL;
   const double trained = g_timer_elapsed (fit->timer, NULL);
   record->epoch = fit->epoch + 1;
-  record->loss = fit->n_summed > 0 ? fit->sum / (double) fit->n_summed : NAN;
+  record->loss = get_mean_loss (fit);
+  record->skipped_updates = fit->n_skipped;
+  record->uncounted_steps = fit->n_uncounted;
   record->validation_loss = NAN;
   record->metric = -1;
   record->peak_bytes = fit->peak_bytes;
@@ -398,8 +422,8 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
     fit->waited++;
   fit->epoch++;
   fit->step = 0;
-  fit->sum = 0;
-  fit->n_summed = 0;
+  fit->sum = fit->weight = 0;
+  fit->n_summed = fit->n_uncounted = fit->n_skipped = 0;
   fit->peak_bytes = 0;
   fit->trained = FALSE;
   if (!ortrain_fit_log_epoch (fit, record, error) || (best && !ortrain_fit_keep_best (self, fit, error)))
@@ -435,6 +459,29 @@ begin_epochs (OrtrainTrainer *self, OrtrainFit *fit)
     ortrain_lr_schedule_begin_epochs (schedule, (n_batches + n_together - 1) / n_together, self->session->n_updates);
 }
 
+/* Parameters that are as they were are no result of a training. */
+static gboolean
+check_updates (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
+{
+  const OrtrainTrainingSession *session = self->session;
+  if (fit->n_left_out == 0 || session->n_updates > fit->n_updates_before || fit->stopped)
+    return TRUE;
+  const OrtrainLossScaling *scaling = &session->rule.scaling;
+  g_autofree char *cause =
+      !scaling->is_on ? g_strdup ("gradients were not finite; reduce the learning rate, and look at the data")
+      : scaling->is_dynamic
+          ? g_strdup_printf ("the scaled gradients are not finite in float16, with a loss scale that has fallen to %g; "
+                             "train more steps, begin with a lower scale (initial-scale of the loss-scaler), or set "
+                             "the precision to bf16 or f32",
+                             session->loss_scale)
+          : g_strdup_printf ("the scaled gradients are not finite in float16, with a loss scale of %g; set a lower or "
+                             "a dynamic one (loss-scaler), or set the precision to bf16 or f32",
+                             session->loss_scale);
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
+               "All %" G_GUINT64_FORMAT " updates were skipped, nothing was trained: %s", fit->n_left_out, cause);
+  return FALSE;
+}
+
 /* The claim on the session is held by this thread. */
 static OrtrainTrainingHistory *
 run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
@@ -459,6 +506,8 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
   ortrain_training_session_decide_updates (self->session);
   ok = check_logs (self, error) && ortrain_fit_resume (self, &fit, error) && ortrain_fit_open_logs (self, &fit, error);
   begin_epochs (self, &fit); /* what was resumed may have had others */
+  fit.n_skipped_by_then = self->session->n_skipped;
+  fit.n_updates_before = self->session->n_updates;
   stop = ok && ends_early (self, &fit);
   if (ok && fit.trained)
     ortrain_fit_show_start (self, &fit, NULL);
@@ -473,7 +522,7 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
   if (self->display.active)
     ortrain_trainer_emit (self, ORTRAIN_TRAINER_END, NULL, NULL);
   g_clear_pointer (&fit.logs, g_ptr_array_unref);
-  ok = ok && ortrain_fit_restore_best (self, &fit, error);
+  ok = ok && check_updates (self, &fit, error) && ortrain_fit_restore_best (self, &fit, error);
   g_clear_object (&fit.best_state);
   history->stopped_early = stop;
   history->seconds = g_timer_elapsed (timer, NULL);
@@ -506,7 +555,8 @@ check_made (OrtrainTrainer *self, GError **error)
  * %G_IO_ERROR_CANCELLED, those of the dataset, those of [method@TrainingSession.train_step] and
  * [method@TrainingSession.optimizer_step] and, with a folder for checkpoints, those of [error@CheckpointError] and
  * [error@Gio.IOErrorEnum], the latter of logs, too. %ORTRAIN_SESSION_ERROR_INDEX and %ORTRAIN_SESSION_ERROR_NOT_FINITE name the item of the
- * dataset, where one is to blame.
+ * dataset, where one is to blame. A training all of whose updates were skipped, as gradients were not finite
+ * ([class@LossScaler]), ends with %ORTRAIN_SESSION_ERROR_NOT_FINITE, too.
  *
  * Returns: (transfer full): the results; %NULL on error
  */
@@ -600,12 +650,14 @@ ortrain_trainer_fit_finish (OrtrainTrainer *self, GAsyncResult *result, GError *
  * @self: a trainer
  * @dataset: data with targets
  * @cancellable: (nullable): a cancellable, looked at between batches
- * @loss: (out) (optional): the mean loss; not a number if there are no targets
+ * @loss: (out) (optional): the mean loss; not a number if there are no targets, or none that counts
  * @metric: (out) (optional): the accuracy, -1 if no loss is a cross entropy
  * @error: return location for an error
  *
  * Evaluates the model on some data, in batches of the size that the trainer uses, and blocks until that is done; metrics
- * that were added to the trainer have their values then, see [method@Metric.compute]. Errors
+ * that were added to the trainer have their values then, see [method@Metric.compute]. Each batch counts in the mean of a
+ * loss by what its own is the mean of ([method@TrainingSession.get_step_weight]), such as its labels that are not ignored:
+ * it does not depend on the size of batches. Errors
  * are %G_IO_ERROR_CANCELLED, those of the dataset, and those of [method@TrainingSession.eval_step].
  *
  * Returns: %FALSE on error

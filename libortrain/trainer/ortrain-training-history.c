@@ -35,6 +35,8 @@ enum
   PROP_BEST_LOSS,
   PROP_BEST_VALUE,
   PROP_BEST_EPOCH,
+  PROP_SKIPPED_UPDATES,
+  PROP_UNCOUNTED_STEPS,
   N_PROPERTIES
 };
 
@@ -75,6 +77,12 @@ ortrain_training_history_get_property (GObject *object, guint property_id, GValu
       break;
     case PROP_BEST_EPOCH:
       g_value_set_uint (value, ortrain_training_history_get_best_epoch (self));
+      break;
+    case PROP_SKIPPED_UPDATES:
+      g_value_set_uint64 (value, ortrain_training_history_get_skipped_updates (self));
+      break;
+    case PROP_UNCOUNTED_STEPS:
+      g_value_set_uint64 (value, ortrain_training_history_get_uncounted_steps (self));
       break;
     default:
       ortrain_field_get_property (object, property_id, value, pspec);
@@ -157,6 +165,19 @@ ortrain_training_history_class_init (OrtrainTrainingHistoryClass *klass)
    * Which one was the best by [property@Trainer:monitor], counted from 1. Read-only.
    */
   properties[PROP_BEST_EPOCH] = g_param_spec_uint ("best-epoch", NULL, NULL, 0, G_MAXUINT, 0, flags);
+  /**
+   * OrtrainTrainingHistory:skipped-updates: (getter get_skipped_updates)
+   *
+   * How many updates of all epochs were left out because gradients were not finite, see [class@LossScaler]. Read-only.
+   */
+  properties[PROP_SKIPPED_UPDATES] = g_param_spec_uint64 ("skipped-updates", NULL, NULL, 0, G_MAXUINT64, 0, flags);
+  /**
+   * OrtrainTrainingHistory:uncounted-steps: (getter get_uncounted_steps)
+   *
+   * How many training steps of all epochs had nothing that counts, such as batches whose labels are all ignored.
+   * Read-only.
+   */
+  properties[PROP_UNCOUNTED_STEPS] = g_param_spec_uint64 ("uncounted-steps", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
@@ -400,4 +421,46 @@ ortrain_training_history_to_string (OrtrainTrainingHistory *self)
   g_string_append_printf (text, "%" G_GUINT64_FORMAT " steps in %.1f s%s", self->n_steps, self->seconds,
                           self->stopped_early ? ", stopped early" : "");
   return g_string_free (text, FALSE);
+}
+
+/**
+ * ortrain_training_history_get_skipped_updates: (get-property skipped-updates)
+ * @self: the object
+ *
+ * Gets how many updates of all epochs were left out because gradients were not finite, see [class@LossScaler].
+ *
+ * Returns: the number of updates
+ */
+guint64
+ortrain_training_history_get_skipped_updates (OrtrainTrainingHistory *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_HISTORY (self), 0);
+  guint64 n = 0;
+  for (guint i = 0; i < g_list_model_get_n_items (self->epochs); i++)
+    {
+      g_autoptr (OrtrainEpochRecord) record = g_list_model_get_item (self->epochs, i);
+      n += record->skipped_updates;
+    }
+  return n;
+}
+
+/**
+ * ortrain_training_history_get_uncounted_steps: (get-property uncounted-steps)
+ * @self: the object
+ *
+ * Gets how many training steps of all epochs had nothing that counts, such as batches whose labels are all ignored.
+ *
+ * Returns: the number of steps
+ */
+guint64
+ortrain_training_history_get_uncounted_steps (OrtrainTrainingHistory *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_HISTORY (self), 0);
+  guint64 n = 0;
+  for (guint i = 0; i < g_list_model_get_n_items (self->epochs); i++)
+    {
+      g_autoptr (OrtrainEpochRecord) record = g_list_model_get_item (self->epochs, i);
+      n += record->uncounted_steps;
+    }
+  return n;
 }

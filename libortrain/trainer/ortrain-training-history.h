@@ -33,6 +33,10 @@ double ortrain_training_history_get_best_value (OrtrainTrainingHistory *self);
 ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_training_history_get_best_epoch (OrtrainTrainingHistory *self);
 ORTRAIN_AVAILABLE_IN_ALL
+guint64 ortrain_training_history_get_skipped_updates (OrtrainTrainingHistory *self);
+ORTRAIN_AVAILABLE_IN_ALL
+guint64 ortrain_training_history_get_uncounted_steps (OrtrainTrainingHistory *self);
+ORTRAIN_AVAILABLE_IN_ALL
 GBytes *ortrain_training_history_get_losses (OrtrainTrainingHistory *self);
 ORTRAIN_AVAILABLE_IN_ALL
 char *ortrain_training_history_to_string (OrtrainTrainingHistory *self);

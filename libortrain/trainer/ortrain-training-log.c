@@ -28,10 +28,12 @@ struct _OrtrainTrainingLog
   char **names;      /* of metrics */
 };
 
-static const char *const column_names[] = { "loss", "learning_rate", "validation_loss", "accuracy", "seconds" };
-static const char *const step_tags[] = { "train/loss", "train/learning_rate", NULL, NULL, NULL };
-static const char *const epoch_tags[] = { "epoch/loss", "epoch/learning_rate", "validation/loss", "validation/accuracy",
-                                          "epoch/seconds" };
+static const char *const column_names[] = { "loss",    "learning_rate",   "validation_loss", "accuracy",
+                                            "seconds", "skipped_updates", "uncounted_steps" };
+static const char *const step_tags[] = { "train/loss", "train/learning_rate", NULL, NULL, NULL, NULL, NULL };
+static const char *const epoch_tags[] = { "epoch/loss",           "epoch/learning_rate", "validation/loss",
+                                          "validation/accuracy",  "epoch/seconds",       "epoch/skipped_updates",
+                                          "epoch/uncounted_steps" };
 G_STATIC_ASSERT (G_N_ELEMENTS (column_names) == ORTRAIN_N_LOG_COLUMNS);
 G_STATIC_ASSERT (G_N_ELEMENTS (step_tags) == ORTRAIN_N_LOG_COLUMNS);
 G_STATIC_ASSERT (G_N_ELEMENTS (epoch_tags) == ORTRAIN_N_LOG_COLUMNS);
@@ -215,9 +217,12 @@ write_head (OrtrainTrainingLog *self, guint64 last_step, GError **error)
     }
   else if (self->form == FORM_CSV && self->end == 0)
     {
-      g_autofree char *names = g_strjoin (",", "event,epoch,step", column_names[0], column_names[1], column_names[2],
-                                          column_names[3], column_names[4], NULL);
-      append_text (self->entry, names);
+      append_text (self->entry, "event,epoch,step");
+      for (guint i = 0; i < ORTRAIN_N_LOG_COLUMNS; i++)
+        {
+          append_text (self->entry, ",");
+          append_text (self->entry, column_names[i]);
+        }
       for (guint i = 0; self->names[i] != NULL; i++)
         {
           append_text (self->entry, ",");

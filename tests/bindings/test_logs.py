@@ -126,13 +126,15 @@ class Logs(unittest.TestCase):
             self.assertEqual(step, item["step"])
             self.assertEqual({name for name in item if name not in ("event", "epoch", "step")},
                              {name for name in row if row[name] and name not in ("event", "epoch", "step")})
-            for name in ("loss", "learning_rate", "validation_loss", "accuracy", "seconds"):
+            for name in ("loss", "learning_rate", "validation_loss", "accuracy", "seconds", "skipped_updates",
+                         "uncounted_steps"):
                 self.assertEqual(item.get(name), float(row[name]) if row[name] else None)
                 self.assertLessEqual(len(row[name]), len(repr(float(row[name] or 0))))      # 0.1 is no 0.10000000000000001
             prefix = "train" if item["event"] == "step" else "epoch"
             wanted = {f"{prefix}/loss": item["loss"], f"{prefix}/learning_rate": item["learning_rate"]}
             if prefix == "epoch":
-                wanted |= {"epoch/seconds": item["seconds"], "validation/loss": item["validation_loss"],
+                wanted |= {"epoch/skipped_updates": item["skipped_updates"], "epoch/uncounted_steps": item["uncounted_steps"],
+                           "epoch/seconds": item["seconds"], "validation/loss": item["validation_loss"],
                            "validation/accuracy": item["accuracy"]}
             self.assertEqual(scalars, {tag: float(np.float32(value)) for tag, value in wanted.items()})
         steps = [item for item in objects if item["event"] == "step"]
