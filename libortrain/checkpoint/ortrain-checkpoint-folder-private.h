@@ -12,6 +12,8 @@
 
 /* "data-" and 16 hexadecimal digits */
 gboolean ortrain_checkpoint_is_data_name (const char *name);
+/* Whether a save has finished the data folder: all files of its list are there, and its manifest was moved. */
+gboolean ortrain_checkpoint_data_is_finished (int root, const char *name);
 /* Writes the list of a folder. names: of char * */
 gboolean ortrain_checkpoint_write_list (const char *folder, GPtrArray *names, GError **error);
 /* Removes the files that the library wrote below root/name, and the folder, if nothing else is in it. names: what a

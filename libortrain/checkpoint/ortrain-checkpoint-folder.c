@@ -72,6 +72,21 @@ read_list (int folder)
   return names;
 }
 
+gboolean
+ortrain_checkpoint_data_is_finished (int root, const char *name)
+{
+  int fd = openat (root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0)
+    return FALSE;
+  g_autoptr (GPtrArray) listed = read_list (fd);
+  gboolean finished = listed != NULL && listed->len > 0 &&
+                      faccessat (fd, ORTRAIN_CHECKPOINT_NEW_MANIFEST, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
+  for (guint i = 0; finished && i < listed->len; i++)
+    finished = faccessat (fd, listed->pdata[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  close (fd);
+  return finished;
+}
+
 void
 ortrain_checkpoint_remove_data (int root, const char *name, GPtrArray *names)
 {

@@ -8,9 +8,11 @@
 #include "tensor/ortrain-tensor-files-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -252,6 +254,47 @@ forget (OrtrainCheckpointContents *self)
   GPtrArray *all[] = { self->section_names, self->sections, self->file_names, self->files, self->keys, self->values };
   for (guint i = 0; i < G_N_ELEMENTS (all); i++)
     g_ptr_array_set_size (all[i], 0);
+}
+
+/**
+ * ortrain_checkpoint_find:
+ * @path: (type filename): the folder of a checkpoint
+ * @found: (out): whether there is one
+ * @error: return location for an error
+ *
+ * Looks for a checkpoint to go on from, as [property@Trainer:resume] does. One that is found may still turn out to be damaged
+ * when it is loaded. A folder that does not exist, is empty, or has what the first save of all has left when it was killed,
+ * has none yet; one that has the files of a checkpoint and no manifest is %ORTRAIN_CHECKPOINT_ERROR_INVALID.
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_checkpoint_find (const char *path, gboolean *found, GError **error)
+{
+  g_return_val_if_fail (path != NULL && found != NULL, FALSE);
+  struct stat st;
+  const int fd = open (path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  g_autofree char *lost = NULL;
+  *found = fd >= 0 && fstatat (fd, ORTRAIN_MANIFEST_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0;
+  const int own = fd >= 0 && !*found ? openat (fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  DIR *dir = own >= 0 ? fdopendir (own) : NULL;
+  struct dirent *entry;
+  while (dir != NULL && lost == NULL && (entry = readdir (dir)) != NULL)
+    if (ortrain_checkpoint_is_data_name (entry->d_name) && ortrain_checkpoint_data_is_finished (fd, entry->d_name))
+      lost = g_strdup (entry->d_name);
+  if (dir != NULL)
+    closedir (dir);
+  else if (own >= 0)
+    close (own);
+  if (fd >= 0)
+    close (fd);
+  if (lost == NULL)
+    return TRUE;
+  g_set_error (
+      error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
+      "'%s' has the files of a checkpoint (%s), but no %s: put that back, or name another folder to begin anew", path,
+      lost, ORTRAIN_MANIFEST_NAME);
+  return FALSE;
 }
 
 gboolean

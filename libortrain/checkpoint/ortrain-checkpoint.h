@@ -21,6 +21,8 @@ ORTRAIN_AVAILABLE_IN_ALL
 OrtrainCheckpoint *ortrain_checkpoint_load_finish (GAsyncResult *result, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_checkpoint_exists (const char *path);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_checkpoint_find (const char *path, gboolean *found, GError **error);
 
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_checkpoint_save (OrtrainCheckpoint *self, const char *path, GCancellable *cancellable, GError **error);

@@ -100,12 +100,17 @@ end_object (JsonParser *parser, JsonObject *object, gpointer user_data)
 JsonNode *
 ortrain_json_parse (const char *text, gsize size, guint max_depth, GError **error)
 {
-  g_autoptr (JsonParser) parser = json_parser_new_immutable ();
+  g_autoptr (JsonParser) parser = json_parser_new ();
   g_autoptr (GArray) counts = g_array_new (FALSE, TRUE, sizeof (guint));
   g_array_set_size (counts, 1);
   g_signal_connect (parser, "object-start", G_CALLBACK (begin_object), counts);
   g_signal_connect (parser, "object-member", G_CALLBACK (count_member), counts);
   g_signal_connect (parser, "object-end", G_CALLBACK (end_object), counts);
+  if (size == 0)
+    {
+      g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE, "the text is empty");
+      return NULL;
+    }
   if (!g_utf8_validate_len (text, size, NULL))
     {
       g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_INVALID_DATA, "the text is not UTF-8");
@@ -118,9 +123,11 @@ ortrain_json_parse (const char *text, gsize size, guint max_depth, GError **erro
       g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE, "an object has two members with the same name");
       return NULL;
     }
-  JsonNode *root = json_parser_steal_root (parser);
+  JsonNode *root = json_parser_steal_root (parser); /* of an immutable parser, none would be a crash */
   if (root == NULL)
     g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE, "the text is empty");
+  else
+    json_node_seal (root);
   return root;
 }
 

@@ -340,6 +340,7 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
     return FALSE;
   OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->options);
   GVariant *state = ortrain_checkpoint_get_value (checkpoint, KEY_SCHEDULE);
+  g_autoptr (GVariant) before = state != NULL && schedule != NULL ? ortrain_lr_schedule_save_state (schedule) : NULL;
   if (state != NULL && schedule != NULL && !ortrain_lr_schedule_load_state (schedule, state))
     {
       g_autofree char *text = g_variant_print (state, FALSE);
@@ -349,17 +350,19 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
       return FALSE;
     }
 
-  if (!load_section (checkpoint, "parameters", store->parameters, store->n_parameters, -1, error) ||
-      !load_section (checkpoint, "buffers", store->buffers, store->n_buffers, -1, error))
-    return FALSE;
-  for (guint k = 0; k < n_states; k++)
+  gboolean loaded = load_section (checkpoint, "parameters", store->parameters, store->n_parameters, -1, error) &&
+                    load_section (checkpoint, "buffers", store->buffers, store->n_buffers, -1, error);
+  for (guint k = 0; k < n_states && loaded; k++)
     {
       g_autofree char *section = state_section (self, k);
-      if (!load_section (checkpoint, section, store->parameters, store->n_parameters, (gint) k, error))
-        return FALSE;
+      loaded = load_section (checkpoint, section, store->parameters, store->n_parameters, (gint) k, error);
     }
-  if (!ortrain_parameter_store_refresh_copies (store, error))
-    return FALSE;
+  if (!loaded || !ortrain_parameter_store_refresh_copies (store, error))
+    {
+      if (before != NULL)
+        ortrain_lr_schedule_load_state (schedule, before);
+      return FALSE;
+    }
   if (has_scaler && store->overflows_name != NULL)
     {
       if (!ortrain_parameter_store_write_scaler (store, &scaler, error))

@@ -64,8 +64,7 @@ ortrain_training_session_write_weight (OrtrainTrainingSession *self, GError **er
 {
   if (self->n_accumulated == 0)
     self->weight_unit = self->weight_sum = 0;
-  const double factor =
-      weighs_steps (self) && self->weight_unit != 0 ? self->step_weight / self->weight_unit : 1.0;
+  const double factor = weighs_steps (self) && self->weight_unit != 0 ? self->step_weight / self->weight_unit : 1.0;
   return ortrain_parameter_store_write_loss_weight (self->store, factor, error);
 }
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "trainer/ortrain-fit-private.h"
 
-#include "checkpoint/ortrain-checkpoint.h"
+#include "checkpoint/ortrain-checkpoint-private.h"
 #include "core/ortrain-text-private.h"
 #include "session/ortrain-parameter-store-private.h"
 #include "trainer/ortrain-training-history-private.h"
 
 #include <errno.h>
 #include <math.h>
+#include <string.h>
 
 /* What a checkpoint keeps of a training beside the session: enough to go on in the middle of an epoch. */
 #define KEY_LOADER "trainer.loader"
@@ -175,6 +176,55 @@ ortrain_fit_restore_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
          ortrain_parameter_store_set (self->session->store, fit->best_state, error);
 }
 
+/* What will be given to the session at the end fits it. */
+static gboolean
+check_best (OrtrainTrainer *self, OrtrainTensorDict *state, GError **error)
+{
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (state); i++)
+    {
+      const char *name = ortrain_tensor_dict_get_name (state, i);
+      OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (state, i);
+      const OrtrainStored *stored = ortrain_parameter_store_find (self->session->store, name);
+      const gsize rank = ortrain_tensor_get_rank (tensor);
+      if (stored != NULL && ortrain_tensor_get_dtype (tensor) == stored->dtype && rank == stored->rank &&
+          (rank == 0 || memcmp (ortrain_tensor_peek_dims (tensor), stored->dims, rank * sizeof (gint64)) == 0))
+        continue;
+      g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
+                   "Tensor '%s' of the best epoch does not fit the session", ortrain_text_show (name));
+      return FALSE;
+    }
+  return TRUE;
+}
+
+/* Reads the best state, if there is one that the last checkpoint speaks of. */
+static gboolean
+load_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
+{
+  g_autofree char *path = g_build_filename (self->checkpoint_dir, BEST_FOLDER, NULL);
+  if (!restores_best (self) || isnan (fit->best) || !ortrain_checkpoint_exists (path))
+    return TRUE;
+  g_autoptr (OrtrainCheckpoint) checkpoint = ortrain_checkpoint_load (path, error);
+  if (checkpoint == NULL)
+    return FALSE;
+  g_autoptr (OrtrainTensorDict) state = ortrain_tensor_dict_new ();
+  static const char *const sections[] = { "parameters", "buffers" };
+  for (guint i = 0; i < G_N_ELEMENTS (sections); i++)
+    {
+      OrtrainTensorDict *tensors = ortrain_checkpoint_get_tensors (checkpoint, sections[i]);
+      for (guint k = 0; tensors != NULL && k < ortrain_tensor_dict_get_size (tensors); k++)
+        ortrain_tensor_dict_set (state, ortrain_tensor_dict_get_name (tensors, k),
+                                 ortrain_tensor_dict_get_tensor (tensors, k));
+    }
+  if (!check_best (self, state, error))
+    {
+      g_prefix_error (error, "%s: ", ortrain_text_show (path));
+      return FALSE;
+    }
+  fit->best_state = g_steal_pointer (&state);
+  fit->best_is_saved = TRUE;
+  return TRUE;
+}
+
 typedef struct
 {
   OrtrainTrainer *self;
@@ -228,40 +278,17 @@ read_metadata (GVariant *metadata, gpointer data, GError **error)
   guint64 position = 0;
   if (g_variant_lookup (state, "position", "t", &position))
     fit->step = position / self->batch_size + (position % self->batch_size != 0);
-  return TRUE;
-}
-
-/* Reads the best state, if there is one that the last checkpoint speaks of. */
-static gboolean
-load_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
-{
-  g_autofree char *path = g_build_filename (self->checkpoint_dir, BEST_FOLDER, NULL);
-  if (!restores_best (self) || isnan (fit->best) || !ortrain_checkpoint_exists (path))
-    return TRUE;
-  g_autoptr (OrtrainCheckpoint) checkpoint = ortrain_checkpoint_load (path, error);
-  if (checkpoint == NULL)
-    return FALSE;
-  g_autoptr (OrtrainTensorDict) state = ortrain_tensor_dict_new ();
-  static const char *const sections[] = { "parameters", "buffers" };
-  for (guint i = 0; i < G_N_ELEMENTS (sections); i++)
-    {
-      OrtrainTensorDict *tensors = ortrain_checkpoint_get_tensors (checkpoint, sections[i]);
-      for (guint k = 0; tensors != NULL && k < ortrain_tensor_dict_get_size (tensors); k++)
-        ortrain_tensor_dict_set (state, ortrain_tensor_dict_get_name (tensors, k),
-                                 ortrain_tensor_dict_get_tensor (tensors, k));
-    }
-  fit->best_state = g_steal_pointer (&state);
-  fit->best_is_saved = TRUE;
-  return TRUE;
+  return load_best (self, fit, error);
 }
 
 gboolean
 ortrain_fit_resume (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
 {
   Resumption resumption = { self, fit };
-  if (!self->resume || self->checkpoint_dir == NULL || !ortrain_checkpoint_exists (self->checkpoint_dir))
+  gboolean found;
+  if (!self->resume || self->checkpoint_dir == NULL)
     return TRUE;
-  return ortrain_training_session_run_load_checkpoint (self->session, self->checkpoint_dir, read_metadata, &resumption,
-                                                       error) &&
-         load_best (self, fit, error);
+  return ortrain_checkpoint_find (self->checkpoint_dir, &found, error) &&
+         (!found || ortrain_training_session_run_load_checkpoint (self->session, self->checkpoint_dir, read_metadata,
+                                                                  &resumption, error));
 }

@@ -272,7 +272,8 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:resume: (getter get_resume) (setter set_resume)
    *
-   * Whether training starts from the checkpoint in [property@Trainer:checkpoint-dir], if there is one. Default: %FALSE.
+   * Whether training starts from the checkpoint in [property@Trainer:checkpoint-dir]. Where no checkpoint was saved yet, it
+   * begins anew; one that is damaged, or has lost its manifest, is an error. Default: %FALSE.
    */
   properties[PROP_RESUME] = ortrain_field_boolean ("resume", G_STRUCT_OFFSET (OrtrainTrainer, resume), FALSE);
 

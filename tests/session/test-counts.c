@@ -66,8 +66,8 @@ make_items (Kind kind, gint64 first, gint64 n, gboolean ignores)
       ortrain_tensor_new_for_data (ORTRAIN_DTYPE_FLOAT32, x_dims, 2, (const guint8 *) x, (gsize) n * 16, &error);
   g_autoptr (OrtrainTensor) b =
       ortrain_tensor_new_for_data (ORTRAIN_DTYPE_INT64, label_dims, 1, (const guint8 *) labels, (gsize) n * 8, &error);
-  g_autoptr (OrtrainTensor) c =
-      ortrain_tensor_new_for_data (ORTRAIN_DTYPE_FLOAT32, number_dims, 2, (const guint8 *) numbers, (gsize) n * 8, &error);
+  g_autoptr (OrtrainTensor) c = ortrain_tensor_new_for_data (ORTRAIN_DTYPE_FLOAT32, number_dims, 2,
+                                                             (const guint8 *) numbers, (gsize) n * 8, &error);
   g_assert_no_error (error);
   ortrain_tensor_dict_set (dict, "x", a);
   if (kind != SQUARES)
@@ -83,8 +83,8 @@ add_losses (OrtrainTrainingOptions *options, Kind kind)
   static const float numbers[] = { 0.1f, 1.0f, 9.0f };
   static const gint64 dims[] = { N_CLASSES };
   g_autoptr (GError) error = NULL;
-  g_autoptr (OrtrainTensor) weights = ortrain_tensor_new_for_data (ORTRAIN_DTYPE_FLOAT32, dims, 1,
-                                                                   (const guint8 *) numbers, sizeof numbers, &error);
+  g_autoptr (OrtrainTensor) weights =
+      ortrain_tensor_new_for_data (ORTRAIN_DTYPE_FLOAT32, dims, 1, (const guint8 *) numbers, sizeof numbers, &error);
   g_assert_no_error (error);
   if (kind == SQUARES || kind == SEVERAL)
     {
@@ -230,8 +230,8 @@ test_weight_zero (void)
       g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
       g_autoptr (OrtrainLoss) loss =
           i == 0 ? ortrain_cross_entropy_loss_new ("logits", "labels") : ortrain_nll_loss_new ("logits", "labels");
-      g_autoptr (OrtrainTensor) weights = ortrain_tensor_new_for_data (ORTRAIN_DTYPE_FLOAT32, dims, 1,
-                                                                       (const guint8 *) numbers, sizeof numbers, &error);
+      g_autoptr (OrtrainTensor) weights = ortrain_tensor_new_for_data (
+          ORTRAIN_DTYPE_FLOAT32, dims, 1, (const guint8 *) numbers, sizeof numbers, &error);
       g_object_set (loss, "class-weights", weights, NULL);
       ortrain_training_options_add_loss (options, loss);
       g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
@@ -257,8 +257,8 @@ make_trainer (OrtrainTrainingSession *session, Kind kind, gboolean ignores, guin
   g_autoptr (OrtrainDataset) dataset = ortrain_tensor_dataset_new (items, &error);
   g_assert_no_error (error);
   OrtrainTrainer *trainer = ortrain_trainer_new (session, dataset);
-  g_object_set (trainer, "validation", dataset, "batch-size", batch_size, "epochs", 1, "shuffle", FALSE, "show-progress",
-                ORTRAIN_SHOW_PROGRESS_NEVER, NULL);
+  g_object_set (trainer, "validation", dataset, "batch-size", batch_size, "epochs", 1, "shuffle", FALSE,
+                "show-progress", ORTRAIN_SHOW_PROGRESS_NEVER, NULL);
   return trainer;
 }
 
@@ -312,8 +312,8 @@ test_metric (void)
       g_object_get (trainer, "validation", &dataset, NULL);
       g_assert_true (ortrain_trainer_evaluate (trainer, dataset, NULL, NULL, NULL, &error));
       g_assert_no_error (error);
-      g_autoptr (OrtrainTensor) confusion = ortrain_classification_metric_get_confusion_matrix (
-          ORTRAIN_CLASSIFICATION_METRIC (metric), &error);
+      g_autoptr (OrtrainTensor) confusion =
+          ortrain_classification_metric_get_confusion_matrix (ORTRAIN_CLASSIFICATION_METRIC (metric), &error);
       g_assert_no_error (error);
       const guint none = i == 0 ? 1 : 2;
       for (guint c = 0; c < N_CLASSES; c++)

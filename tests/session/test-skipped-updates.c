@@ -105,8 +105,9 @@ test_hysteresis (void)
   for (guint hysteresis = 1; hysteresis <= 4; hysteresis++)
     {
       g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
-      g_autoptr (OrtrainLossScaler) scaler = g_object_new (ORTRAIN_TYPE_LOSS_SCALER, "initial-scale", 0x1p70, "maximum-scale",
-                                                           0x1p100, "growth-interval", 3, "hysteresis", hysteresis, NULL);
+      g_autoptr (OrtrainLossScaler) scaler =
+          g_object_new (ORTRAIN_TYPE_LOSS_SCALER, "initial-scale", 0x1p70, "maximum-scale", 0x1p100, "growth-interval",
+                        3, "hysteresis", hysteresis, NULL);
       g_autoptr (OrtrainTrainingSession) session = make_session (model, scaler);
       Rule rule = { 0x1p70, hysteresis, 0 };
       guint n_overflows = 0;
@@ -162,7 +163,8 @@ test_training (void)
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainModel) model = make_model ();
   g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
-  g_autofree char *csv = g_build_filename (folder, "log.csv", NULL), *json = g_build_filename (folder, "log.jsonl", NULL);
+  g_autofree char *csv = g_build_filename (folder, "log.csv", NULL),
+                  *json = g_build_filename (folder, "log.jsonl", NULL);
   const char *const logs[] = { csv, json, NULL };
   g_autoptr (OrtrainLossScaler) scaler =
       g_object_new (ORTRAIN_TYPE_LOSS_SCALER, "initial-scale", 0x1p70, "maximum-scale", 0x1p100, NULL);
@@ -204,9 +206,8 @@ test_all_skipped (void)
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
     {
       g_autoptr (GError) error = NULL;
-      g_autoptr (OrtrainLossScaler) scaler =
-          g_object_new (ORTRAIN_TYPE_LOSS_SCALER, "initial-scale", cases[i].scale, "maximum-scale", 0x1p110, "dynamic",
-                        cases[i].dynamic, NULL);
+      g_autoptr (OrtrainLossScaler) scaler = g_object_new (ORTRAIN_TYPE_LOSS_SCALER, "initial-scale", cases[i].scale,
+                                                           "maximum-scale", 0x1p110, "dynamic", cases[i].dynamic, NULL);
       g_autoptr (OrtrainTrainingSession) session = make_session (model, scaler);
       g_autoptr (OrtrainTrainer) trainer = make_trainer (session, "xxx");
       g_assert_null (ortrain_trainer_fit (trainer, NULL, &error));

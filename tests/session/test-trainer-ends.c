@@ -3,6 +3,8 @@
 #include "fixture.h"
 #include "folder.h"
 
+#include <unistd.h>
+
 typedef struct
 {
   OrtrainTensorDict *states[8]; /* at the ends of epochs */
@@ -143,6 +145,107 @@ test_stop (void)
   test_remove_folder (folder);
 }
 
+/* Writes a manifest, or what is in its place. */
+static void
+damage (const char *folder, guint how)
+{
+  g_autoptr (GError) error = NULL;
+  g_autofree char *manifest = g_build_filename (folder, "manifest.json", NULL), *text = NULL;
+  gsize size;
+  g_assert_true (g_file_get_contents (manifest, &text, &size, &error));
+  switch (how)
+    {
+    case 0:
+      g_assert_true (g_file_set_contents (manifest, "", 0, &error));
+      break;
+    case 1:
+      g_assert_true (g_file_set_contents (manifest, " \n", 2, &error));
+      break;
+    case 2:
+      g_assert_true (g_file_set_contents (manifest, text, (gssize) size / 2, &error));
+      break;
+    case 3:
+      g_assert_true (g_file_set_contents (manifest, "null", 4, &error));
+      break;
+    default: /* 4: gone; 5: a folder; 6: a link to nowhere */
+      g_assert_cmpint (g_remove (manifest), ==, 0);
+      if (how == 5)
+        g_assert_cmpint (g_mkdir (manifest, 0777), ==, 0);
+      else if (how == 6)
+        g_assert_cmpint (symlink ("nowhere", manifest), ==, 0);
+    }
+  g_assert_no_error (error);
+}
+
+/* A checkpoint without its manifest, or with a damaged one, is an error, and nothing has changed; where none was saved
+ * yet, training begins. */
+static void
+test_damaged (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
+  for (guint how = 0; how < 7; how++)
+    {
+      g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
+      for (guint run = 0; run < 2; run++)
+        {
+          g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "adamw");
+          g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
+          g_autoptr (OrtrainTensorDict) before = ortrain_training_session_get_state (session, &error);
+          g_object_set (trainer, "epochs", 2, "batch-size", 16, "checkpoint-dir", folder, "resume", TRUE, NULL);
+          g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit (trainer, NULL, &error);
+          if (run == 0)
+            {
+              g_assert_no_error (error); /* an empty folder */
+              g_assert_cmpuint (ortrain_training_history_get_n_epochs (history), ==, 2);
+              damage (folder, how);
+              continue;
+            }
+          g_assert_nonnull (error);
+          g_assert_null (history);
+          g_assert_true (error->domain == ORTRAIN_CHECKPOINT_ERROR || error->domain == G_IO_ERROR);
+          g_clear_error (&error);
+          g_autoptr (OrtrainTensorDict) after = ortrain_training_session_get_state (session, &error);
+          test_assert_same_bits (after, before);
+          g_assert_cmpuint (ortrain_training_session_get_step (session), ==, 0);
+        }
+      test_remove_folder (folder);
+    }
+}
+
+/* The best epoch's checkpoint is damaged, the last one is not: neither is used. */
+static void
+test_damaged_best (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
+  g_autofree char *best = g_build_filename (folder, "best", NULL);
+  for (guint run = 0; run < 2; run++)
+    {
+      g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "adamw");
+      g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
+      g_autoptr (OrtrainTensorDict) before = ortrain_training_session_get_state (session, &error);
+      g_object_set (trainer, "epochs", 2 + run, "batch-size", 16, "checkpoint-dir", folder, "resume", TRUE,
+                    "validation", dataset, "patience", 5, NULL);
+      g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit (trainer, NULL, &error);
+      if (run == 0)
+        {
+          g_assert_no_error (error);
+          damage (best, 2);
+          continue;
+        }
+      g_assert_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID);
+      g_clear_error (&error);
+      g_autoptr (OrtrainTensorDict) after = ortrain_training_session_get_state (session, &error);
+      test_assert_same_bits (after, before);
+      g_assert_cmpuint (ortrain_training_session_get_step (session), ==, 0);
+    }
+  test_remove_folder (folder);
+}
+
 /* What is given counts, not what the checkpoint says: the items that were not seen, in batches of another size. */
 static void
 test_resume_batch_size (void)
@@ -174,5 +277,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/trainer/best", test_best);
   g_test_add_func ("/trainer/stop", test_stop);
   g_test_add_func ("/trainer/resume-batch-size", test_resume_batch_size);
+  g_test_add_func ("/trainer-ends/damaged", test_damaged);
+  g_test_add_func ("/trainer-ends/damaged-best", test_damaged_best);
   return g_test_run ();
 }

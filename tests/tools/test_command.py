@@ -374,6 +374,11 @@ class Work(unittest.TestCase):
         self.assertRegex(text, r"(?m)^  +gradient +0 B +[\d.]+ KiB +\+[\d.]+ KiB$")
         self.assertRegex(text, rf"(?m)^  A  .* live at step {small['peak']['step']} of {small['n_steps']}, {small['peak']['phase']}$")
 
+        for text in ("", " ", "[]", "{", "{} {}"):
+            with open(path("nothing.json"), "w") as file:
+                file.write(text)
+            _, err = ortrain("plan", "--compare", "nothing.json", "cnn.onnx", status=1)
+            self.assertIn("nothing.json", err)
         same, _ = ortrain("plan", "--compare", "cnn.onnx", "cnn.onnx", "--batch", "4")      # for both
         self.assertNotRegex(same, r"(?<!e)[+-]\d")
         self.assertIn("It is at the same node.", same)

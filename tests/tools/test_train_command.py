@@ -20,6 +20,8 @@ from ortrain_command import (     # unittest calls setUpModule
                              Failures, TRAIN, environment, field, folder, main, make_images, node, npz, ortrain, path, setUpModule, strict,
                              value)
 
+EPOCH = {"epoch", "loss", "validation_loss", "accuracy", "learning_rate", "seconds", "skipped_updates", "uncounted_steps"}
+
 
 class Train(Failures):
     def test_data(self):
@@ -324,7 +326,7 @@ class Train(Failures):
             best = min(values) if name == "loss" else max(values)
             self.assertEqual((result["best_value"], result["best_epoch"]), (best, values.index(best) + 1))
             self.assertEqual(result["monitor"], name if name in ("loss", "accuracy") else title)
-            self.assertEqual(set(result["epochs"][0]) - {"epoch", "loss", "validation_loss", "accuracy", "learning_rate", "seconds"},
+            self.assertEqual(set(result["epochs"][0]) - EPOCH,
                              {title} - {"accuracy", "validation_loss"})
             found = strict(ortrain("eval", "best.onnx", "--data", "test.images,test.labels", "--json")[0])
             self.assertEqual(found["accuracy"], result["epochs"][result["best_epoch"] - 1]["accuracy"])
@@ -385,7 +387,7 @@ class Confusion(Failures):
         result = strict(ortrain(*words, "--json")[0])
         self.assertEqual(result["confusion_matrix"], counts)
         self.assertNotIn("classes", result)
-        self.assertEqual(set(result["epochs"][0]) - {"macro_f1"}, {"epoch", "loss", "validation_loss", "accuracy", "learning_rate", "seconds"})
+        self.assertEqual(set(result["epochs"][0]) - {"macro_f1"}, EPOCH)
 
     def test_names(self):
         """Names of a table, cut where they are long; as many columns as there are on a terminal."""
@@ -698,6 +700,59 @@ class Interrupts(unittest.TestCase):
         self.assertNotIn("\r", out)
         self.assertIn("The state is in cnn.checkpoint.", out)
         self.check_rest(first + out, "ortrain train --resume cnn.onnx ", "piped.onnx")
+
+    def begin(self, *more, **how):
+        """A training that has ended its first epoch, and what it has said."""
+        process = subprocess.Popen(["ortrain", *LONG, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, cwd=folder,
+                                   env=environment, **how)
+        first = ""
+        while not first.splitlines()[-1:] or not first.splitlines()[-1].startswith("epoch 1/40: "):
+            line = process.stdout.readline().decode()
+            self.assertTrue(line, first)
+            first += line
+        return process, first
+
+    def test_requests(self):
+        """SIGTERM and SIGHUP save as Ctrl-C does; a hang-up while nobody reads any more does, too."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            process, first = self.begin("--checkpoint", f"by-{number}", "--export", f"by-{number}.onnx")
+            process.send_signal(number)
+            out, err = (part.decode() for part in process.communicate(timeout=120))
+            self.assertEqual((process.returncode, err), (128 + number, ""))
+            self.check_rest(first + out, "ortrain train --resume cnn.onnx ", f"by-{number}.onnx")
+        process, _ = self.begin("--checkpoint", "unread")
+        process.stdout.close()
+        process.send_signal(signal.SIGHUP)
+        self.assertIn(process.wait(120), (128 + signal.SIGHUP, -signal.SIGPIPE))    # it may write before it knows
+        process.stderr.close()
+
+    def test_ignored(self):
+        """As nohup starts it, a hang-up is nothing."""
+        process, first = self.begin(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        process.send_signal(signal.SIGHUP)
+        out, err = (part.decode() for part in process.communicate(timeout=240))
+        self.assertEqual((process.returncode, err), (0, ""))
+        self.assertEqual(epochs_in(first + out), self.told)
+
+    def test_damaged(self):
+        """A checkpoint that has lost its manifest, or has a damaged one, is no new beginning."""
+        train = [*TRAIN, "--epochs", "1", "--checkpoint", "broken"]
+        out, _ = ortrain(*train, "--resume")
+        self.assertIn("There is no checkpoint in broken yet", out)
+        manifest = path("broken/manifest.json")
+        whole = open(manifest, "rb").read()
+        for text in (b"", b"{", b"[]", whole[:100], None):
+            os.remove(manifest)
+            if text is not None:
+                with open(manifest, "wb") as file:
+                    file.write(text)
+            for command in ([*train, "--resume"], ["export", "broken", "from-broken.onnx"]):
+                _, err = ortrain(*command, status=1)
+                self.assertIn("broken", err)
+                self.assertEqual(len(err.splitlines()), 1, err)
+        with open(manifest, "wb") as file:
+            file.write(whole)
+        ortrain(*train, "--resume")
 
     def test_twice(self):
         """A second Ctrl-C ends the process at once, even while it cannot get its words out."""

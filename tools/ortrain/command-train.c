@@ -18,10 +18,17 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What ends a training with its state saved: Ctrl-C, a request to end, and a terminal that is closed. */
+static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+#define N_SIGNALS G_N_ELEMENTS (signals)
+
 typedef struct
 {
   GMainLoop *loop;
   GCancellable *cancellable;
+  gboolean caught[N_SIGNALS];
+  guint sources[N_SIGNALS];
+  int signal; /* the one that came; 0: none */
   OrtrainProgressDisplay display;
   MemoryView memory; /* above its last line */
   OrtrainTrainingHistory *history;
@@ -43,16 +50,62 @@ show_progress (Run *run)
   memory_view_show (&run->memory);
 }
 
-static gboolean
-on_interrupt (gpointer data)
+static void
+forget_signals (Run *run)
 {
-  Run *run = data;
-  signal (SIGINT, SIG_DFL); /* a second Ctrl-C ends the program at once, whatever it is at */
+  for (guint i = 0; i < N_SIGNALS; i++)
+    if (run->sources[i] != 0)
+      g_source_remove (run->sources[i]);
+  memset (run->sources, 0, sizeof run->sources);
+}
+
+static gboolean
+on_signal (Run *run, guint which)
+{
+  forget_signals (run);
+  for (guint i = 0; i < N_SIGNALS; i++)
+    if (run->caught[i])
+      signal (signals[i], SIG_DFL); /* a second one ends the program at once, whatever it is at */
+  if (signals[which] != SIGINT)
+    signal (SIGPIPE, SIG_IGN); /* who reads may be gone as well, and the state is still to be saved */
+  run->signal = signals[which];
   hide_progress (run);
   g_print ("Stopping; once more stops at once …\n");
   show_progress (run);
   g_cancellable_cancel (run->cancellable);
-  return G_SOURCE_REMOVE;
+  return G_SOURCE_CONTINUE; /* it was removed */
+}
+
+static gboolean
+on_interrupt (gpointer data)
+{
+  return on_signal (data, 0);
+}
+
+static gboolean
+on_request (gpointer data)
+{
+  return on_signal (data, 1);
+}
+
+static gboolean
+on_hang_up (gpointer data)
+{
+  return on_signal (data, 2);
+}
+
+/* What whoever started the program has it ignore, as nohup does, is ignored. */
+static void
+catch_signals (Run *run)
+{
+  static const GSourceFunc handlers[N_SIGNALS] = { on_interrupt, on_request, on_hang_up };
+  for (guint i = 0; i < N_SIGNALS; i++)
+    {
+      struct sigaction now;
+      run->caught[i] = signals[i] == SIGINT || sigaction (signals[i], NULL, &now) != 0 || now.sa_handler != SIG_IGN;
+      if (run->caught[i])
+        run->sources[i] = g_unix_signal_add (signals[i], handlers[i], run);
+    }
 }
 
 /* A loss that has run away is not written out in full. */
@@ -291,6 +344,10 @@ print_json (OrtrainTrainingSession *session, OrtrainTrainingHistory *history, co
       add_number (builder, "accuracy", accuracy >= 0 ? accuracy : NAN);
       add_number (builder, "learning_rate", ortrain_epoch_record_get_learning_rate (record));
       add_number (builder, "seconds", ortrain_epoch_record_get_seconds (record));
+      json_builder_set_member_name (builder, "skipped_updates");
+      json_builder_add_int_value (builder, (gint64) ortrain_epoch_record_get_skipped_updates (record));
+      json_builder_set_member_name (builder, "uncounted_steps");
+      json_builder_add_int_value (builder, (gint64) ortrain_epoch_record_get_uncounted_steps (record));
       g_auto (GStrv) names = ortrain_epoch_record_get_value_names (record);
       for (guint k = 0; names[k] != NULL; k++)
         add_number (builder, names[k], ortrain_epoch_record_get_value (record, names[k]));
@@ -392,8 +449,9 @@ run (int argc, char *argv[])
     { "trainable", 0, 0, G_OPTION_ARG_STRING_ARRAY, &trainable, "Train only these initializers", "PATTERN" },
     { "frozen", 0, 0, G_OPTION_ARG_STRING_ARRAY, &frozen, "Do not train these initializers", "PATTERN" },
     { "checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &checkpoint,
-      "Save the state here after each epoch, and on Ctrl-C (on Ctrl-C only, to MODEL.checkpoint)", "DIR" },
-    { "resume", 0, 0, G_OPTION_ARG_NONE, &resume, "Go on from the checkpoint, if there is one", NULL },
+      "Save the state here after each epoch, and on Ctrl-C, SIGTERM and SIGHUP (on those only, to MODEL.checkpoint)",
+      "DIR" },
+    { "resume", 0, 0, G_OPTION_ARG_NONE, &resume, "Go on from the checkpoint, if one was saved yet", NULL },
     { "export", 0, 0, G_OPTION_ARG_FILENAME, &export, "Write the trained model", "OUT.onnx" },
     { "log", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &logs,
       "Write steps and epochs to a table, JSON lines, or a folder for TensorBoard", "FILE.csv|FILE.jsonl|DIR/" },
@@ -489,7 +547,9 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainModel) model = command_load_model (argv[1], allow_links, &error);
   if (model == NULL)
     return command_fail (error);
-  const gboolean continues = resume && ortrain_checkpoint_exists (checkpoint);
+  gboolean continues = FALSE;
+  if (resume && !ortrain_checkpoint_find (checkpoint, &continues, &error))
+    return command_fail (error);
   g_autoptr (OrtrainModel) kept = continues ? standardize_load (model, checkpoint, &error) : NULL;
   if (error != NULL)
     return command_fail (error);
@@ -655,6 +715,8 @@ run (int argc, char *argv[])
   ortrain_trainer_set_logs (trainer, (const char *const *) logs);
   if (continues)
     g_print ("Going on from %s\n", checkpoint);
+  else if (resume)
+    g_print ("There is no checkpoint in %s yet: training begins anew\n", checkpoint);
 
   if (export == NULL && !asked && !resume)
     g_print (
@@ -676,7 +738,7 @@ run (int argc, char *argv[])
     g_signal_connect (session, phases[i], G_CALLBACK (on_phase), &state);
   if (!ortrain_training_options_get_stop_on_nan (options))
     g_signal_connect (session, "not-finite", G_CALLBACK (on_not_finite), &state);
-  guint interrupt = g_unix_signal_add (SIGINT, on_interrupt, &state);
+  catch_signals (&state);
   ortrain_trainer_fit_async (trainer, cancellable, on_done, &state);
   g_main_loop_run (loop);
   ortrain_progress_display_hide (&state.display);
@@ -686,10 +748,10 @@ run (int argc, char *argv[])
     {
       g_clear_error (&state.error);
       g_print ("Stopped. The state is in %s. To go on:\n  %s\n", checkpoint, again);
-      return EXIT_INTERRUPTED;
+      forget_signals (&state);
+      return (ExitStatus) (EXIT_SIGNAL + state.signal);
     }
-  if (!g_cancellable_is_cancelled (cancellable))
-    g_source_remove (interrupt);
+  forget_signals (&state);
   if (state.error != NULL)
     return fail_training (state.error, export, asked || resume ? checkpoint : NULL);
   g_autoptr (OrtrainTrainingHistory) history = state.history;

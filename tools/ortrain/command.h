@@ -10,7 +10,7 @@ typedef enum
   EXIT_OK = 0,
   EXIT_FAILED = 1, /* the answer is no, or something went wrong: told on the standard error */
   EXIT_USAGE = 2,
-  EXIT_INTERRUPTED = 130,
+  EXIT_SIGNAL = 128, /* and the number of a signal, which training ended by */
 } ExitStatus;
 
 typedef struct

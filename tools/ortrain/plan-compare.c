@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "plan-compare.h"
 
+#include "core/ortrain-json-private.h"
 #include "core/ortrain-text-private.h"
 #include "plan-summary.h"
 
 #include <math.h>
 #include <string.h>
+
+#define MAX_DEPTH 32 /* of a plan */
 
 /* ---- Sides ---- */
 
@@ -85,13 +88,10 @@ split_side (const char *side, const PlanSettings *common, PlanSettings *own, gbo
 static JsonNode *
 parse_plan (const char *text, const char *name, GError **error)
 {
-  g_autoptr (JsonParser) parser = json_parser_new ();
-  if (!json_parser_load_from_data (parser, text, -1, error))
-    {
-      g_prefix_error (error, "%s: ", name);
-      return NULL;
-    }
-  return json_parser_steal_root (parser);
+  JsonNode *plan = ortrain_json_parse (text, strlen (text), MAX_DEPTH, error);
+  if (plan == NULL)
+    g_prefix_error (error, "%s: ", name);
+  return plan;
 }
 
 static PlanSummary *
