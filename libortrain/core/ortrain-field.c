@@ -148,7 +148,8 @@ store (gpointer object, GParamSpec *pspec, const GValue *value)
       break;
     case G_TYPE_STRING:
       g_free (*(char **) field);
-      *(char **) field = g_value_dup_string (value);
+      *(char **) field = g_strdup (g_value_get_string (value) != NULL ? g_value_get_string (value)
+                                                                      : G_PARAM_SPEC_STRING (pspec)->default_value);
       break;
     case G_TYPE_INTERFACE:
     case G_TYPE_OBJECT:

@@ -27,7 +27,7 @@ namespace Common {
             if (file.query_file_type (NOFOLLOW_SYMLINKS) == DIRECTORY) {
                 var children = file.enumerate_children ("standard::*", NOFOLLOW_SYMLINKS);
                 for (var info = children.next_file (); info != null; info = children.next_file ())
-                    remove (file.get_child (info.get_name ()));
+                    remove (file.get_child (((!) info).get_name ()));
             }
             file.delete ();
         } catch (Error e) {

@@ -47,6 +47,7 @@ def other_value(pspec, value):
     for cls, make in ((Ortrain.Optimizer, lambda: Ortrain.Sgd()), (Ortrain.LrSchedule, lambda: Ortrain.ConstantSchedule.new(0.5)),
                       (Ortrain.Tensor, lambda: Ortrain.Tensor([1.0, 2.0])),
                       (Ortrain.LossScaler, lambda: Ortrain.LossScaler.new()),
+                      (Ortrain.TensorDict, lambda: Ortrain.TensorDict({"z": np.zeros(3)})),
                       (Ortrain.Dataset, lambda: Ortrain.TensorDataset({"x": np.zeros(3)}))):
         if kind.is_a(cls.__gtype__):
             return make()
