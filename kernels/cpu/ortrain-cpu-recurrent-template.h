@@ -246,6 +246,28 @@ R (keep) (const RecurrentRun *run, gint64 b, gint64 part, const REAL *values, gi
    values);
 }
 
+/* What f gave, such that the backward pass knows what was clipped. */
+static inline void
+R (keep_activated) (const RecurrentRun *run, gint64 b, gint64 part, const Activation *f, const REAL *values,
+                    gint64 n_parts)
+{
+  R (keep) (run, b, part, values, n_parts);
+#if !IS_DOUBLE
+  const RecurrentPlan *plan = run->plan;
+  if (run->saved.data == NULL || !ortrain_dtype_is_half (run->saved.dtype) || isinf (f->clip))
+    return;
+  float bounds[2] = { (float) f->clip, -(float) f->clip };
+  guint16 stored[2];
+  R (activate) (f, bounds, 2);
+  ortrain_elements_store (run->saved.dtype, stored, 0, 2, bounds);
+  guint16 *to =
+      (guint16 *) run->saved.data + R (place) (plan, run->t, b, plan->saved * plan->hidden) + part * plan->hidden;
+  for (gint64 i = 0; i < n_parts * plan->hidden; i++)
+    if (values[i] != bounds[0] && values[i] != bounds[1])
+      to[i] = ortrain_half_between (to[i], stored[0], stored[1]);
+#endif
+}
+
 static inline void
 R (put_y) (const RecurrentRun *run, gint64 b, const REAL *h)
 {
@@ -310,7 +332,8 @@ R (gru_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
       if (R (skip_row) (run, b))
         continue;
       R (activate) (&plan->g[run->direction], candidate, H);
-      R (keep) (run, b, 0, z, 3);
+      R (keep_activated) (run, b, 0, &plan->f[run->direction], z, 2);
+      R (keep_activated) (run, b, 2, &plan->g[run->direction], candidate, 1);
       for (gint64 i = 0; i < H; i++)
         h[i] = (1 - z[i]) * candidate[i] + z[i] * h[i];
       R (put_y) (run, b, h);
@@ -354,7 +377,8 @@ R (lstm_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
       R (activate) (&plan->h[run->direction], h, H);
       for (gint64 i = 0; i < H; i++)
         h[i] *= out[i];
-      R (keep) (run, b, 0, in, 4);
+      R (keep_activated) (run, b, 0, f, in, 3);
+      R (keep_activated) (run, b, 3, &plan->g[run->direction], candidate, 1);
       R (keep) (run, b, 4, c, 1);
       R (put_y) (run, b, h);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "common/ortrain-formulas.h"
+#include "common/ortrain-stored-limits.h"
 #include "core/ortrain-checked-private.h"
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"

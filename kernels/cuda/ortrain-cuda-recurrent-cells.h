@@ -4,6 +4,7 @@
 #include "cuda/ortrain-cuda-rows.h"
 
 #include "common/ortrain-formulas.h"
+#include "common/ortrain-stored-limits.h"
 
 /* The kernels of a step of RNN, GRU and LSTM, and of their gradients: a thread for each unit of each row. Included by
  * ortrain-cuda-recurrent.cu, which runs them between products. */
@@ -69,6 +70,22 @@ struct Activation
     return dtype == ORTRAIN_DTYPE_FLOAT16    ? ortrain_widen (ortrain_narrow<OrtrainHalf> (y))
            : dtype == ORTRAIN_DTYPE_BFLOAT16 ? ortrain_widen (ortrain_narrow<OrtrainBfloat16> (y))
                                              : y;
+  }
+
+  /* y = f (x) as it is stored in that type, such that only what was clipped is read again as a bound. */
+  __device__ float
+  get_apart (float y, OrtrainDType dtype) const
+  {
+    if (!(clip < INFINITY) || dtype == ORTRAIN_DTYPE_FLOAT32)
+      return y;
+    const float high = get (clip), low = get (-clip);
+    if (y == high || y == low)
+      return y;
+    if (dtype == ORTRAIN_DTYPE_FLOAT16)
+      return ortrain_half_to_float (
+          ortrain_half_between (ortrain_float_to_half (y), ortrain_float_to_half (high), ortrain_float_to_half (low)));
+    return ortrain_bfloat16_to_float (ortrain_half_between (
+        ortrain_float_to_bfloat16 (y), ortrain_float_to_bfloat16 (high), ortrain_float_to_bfloat16 (low)));
   }
 
   /* d · f' as a function of y = f (x), which was stored as `dtype`. What was clipped has no derivative: it has exactly the
@@ -305,9 +322,10 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) gru_kernel (Run run)
       continue;
     const float z = gates[0], candidate = run.g.get (gates[2 * run.hidden]);
     const float h = (1 - z) * candidate + z * run.state[unit];
-    run.keep (row, 0, i, z);
-    run.keep (row, 1, i, gates[run.hidden]);
-    run.keep (row, 2, i, candidate);
+    const OrtrainDType type = run.saved_values.dtype;
+    run.keep (row, 0, i, run.f.get_apart (z, type));
+    run.keep (row, 1, i, run.f.get_apart (gates[run.hidden], type));
+    run.keep (row, 2, i, run.g.get_apart (candidate, type));
     run.state[unit] = h;
     run.put_y (row, i, h);
   }
@@ -331,10 +349,11 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) lstm_kernel (Run run)
     const float out = run.f.get (gates[H] + (peeps ? run.p.get (at + H) * c : 0)), h = run.h.get (c) * out;
     run.cell[unit] = c;
     run.state[unit] = h;
-    run.keep (row, 0, i, in);
-    run.keep (row, 1, i, out);
-    run.keep (row, 2, i, forget);
-    run.keep (row, 3, i, candidate);
+    const OrtrainDType type = run.saved_values.dtype;
+    run.keep (row, 0, i, run.f.get_apart (in, type));
+    run.keep (row, 1, i, run.f.get_apart (out, type));
+    run.keep (row, 2, i, run.f.get_apart (forget, type));
+    run.keep (row, 3, i, run.g.get_apart (candidate, type));
     run.keep (row, 4, i, c);
     run.put_y (row, i, h);
   }

@@ -4,6 +4,7 @@
 #include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
+#include "ops/ortrain-ops-pointwise-private.h"
 #include "ops/ortrain-zero-sums-private.h"
 
 /* Normalisation. Batch normalisation stands in two operators: ONNX's own with stored statistics, and our BatchNormTrain
@@ -284,6 +285,55 @@ infer_batch_norm_grad (OrtrainInferContext *ctx, GError **error)
 }
 
 /* ---- LayerNormalization, RMSNormalization ---- */
+
+/* Whether a scale or bias has one element for each element of x from `axis` on, as far as is known; else it is broadcast. */
+static gboolean
+is_one_for_each (const OrtrainValue *x, gint axis, const OrtrainValue *value)
+{
+  const gint excess = value->rank - (x->rank - axis);
+  if (value->rank < 0)
+    return TRUE;
+  for (gint d = 0; d < value->rank && excess >= 0; d++)
+    {
+      const OrtrainDim dim = value->dims[d];
+      if (d < excess ? !ortrain_dim_is_int (dim) || dim.value != 1
+                     : ortrain_dim_is_int (dim) && !ortrain_dim_equal (dim, x->dims[axis + d - excess]) &&
+                           (dim.value == 1 || ortrain_dim_is_int (x->dims[axis + d - excess])))
+        return FALSE;
+    }
+  return excess >= 0;
+}
+
+/* A scale or bias that is broadcast in another way stands in nodes of its own, after a norm without one. */
+static gboolean
+upgrade_layer_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  OrtrainValue *x = ortrain_node_input (node, 0), *scale = ortrain_node_input (node, 1),
+               *bias = ortrain_node_input (node, 2), *y = ortrain_node_output (node, 0);
+  const gint64 axis = ortrain_attributes_get_int (node->attributes, "axis", -1);
+  const gint rank = x != NULL ? x->rank : -1, first = (gint) (axis < 0 ? axis + rank : axis);
+  if (scale == NULL || y == NULL || rank < 0 || axis < -rank || axis >= rank || scale->rank > rank ||
+      (bias != NULL && bias->rank > rank) ||
+      (is_one_for_each (x, first, scale) && (bias == NULL || is_one_for_each (x, first, bias))))
+    return TRUE;
+  OrtrainValue *shape = ortrain_upgrade_insert (graph, node, "Shape", &x, 1, attributes_int ("start", first));
+  OrtrainValue *one[] = { ortrain_upgrade_const_like (graph, node, 1, x), shape };
+  OrtrainValue *operands[] = { x, ortrain_upgrade_insert (graph, node, "Expand", one, 2, NULL) };
+  OrtrainNode *norm =
+      ortrain_graph_insert_node (graph, node, "", node->op_type, node->name, operands, 2, MAX (node->outputs->len, 1));
+  ortrain_attributes_assign (norm->attributes, node->attributes);
+  for (guint k = 1; k < node->outputs->len; k++)
+    if (ortrain_node_output (node, k) != NULL)
+      ortrain_value_replace_uses (ortrain_node_output (node, k), ortrain_node_output (norm, k));
+    else
+      ortrain_node_drop_output (norm, k);
+  OrtrainValue *product[] = { ortrain_node_output (norm, 0), scale };
+  OrtrainValue *sum[] = { ortrain_upgrade_insert (graph, node, "Mul", product, 2, NULL), bias };
+  ortrain_value_replace_uses (y, bias != NULL ? ortrain_upgrade_insert (graph, node, "Add", sum, 2, NULL) : sum[0]);
+  ortrain_graph_delete_node (graph, node);
+  return TRUE;
+}
+
 static gboolean
 infer_layer_norm (OrtrainInferContext *ctx, GError **error)
 {
@@ -346,12 +396,30 @@ infer_add_layer_norm_grad (OrtrainInferContext *ctx, GError **error)
   return infer_layer_norm_grad (ctx, error) && ortrain_infer_same_shape (ctx, 5, 1, error);
 }
 
+/* What flows back through the outputs Mean and InvStdDev: (dmean - dinverse · inverse³ · (x - mean)) / n, over n elements. */
+static OrtrainValue *
+gradient_of_statistics (OrtrainGradContext *ctx, OrtrainValue *dmean, OrtrainValue *dinverse)
+{
+  OrtrainValue *x = ortrain_grad_input (ctx, 0), *mean = ortrain_grad_output (ctx, 1);
+  OrtrainValue *inverse = ortrain_grad_output (ctx, 2), *sum = dmean;
+  OrtrainValue *n =
+      ortrain_grad_op2 (ctx, "Div", ortrain_grad_op1 (ctx, "Size", x), ortrain_grad_op1 (ctx, "Size", mean));
+  if (dinverse != NULL)
+    {
+      OrtrainValue *cube = ortrain_grad_op2 (ctx, "Mul", ortrain_grad_op2 (ctx, "Mul", inverse, inverse), inverse);
+      OrtrainValue *distance = ortrain_grad_op2 (ctx, "Sub", mean, ortrain_pointwise_cast (ctx, x, mean->dtype));
+      OrtrainValue *product = ortrain_grad_op2 (ctx, "Mul", ortrain_grad_op2 (ctx, "Mul", dinverse, cube), distance);
+      sum = dmean != NULL ? ortrain_grad_op2 (ctx, "Add", product, dmean) : product;
+    }
+  sum = ortrain_grad_op2 (ctx, "Div", sum, ortrain_grad_op2 (ctx, "CastLike", n, mean));
+  return ortrain_pointwise_cast (ctx, sum, x->dtype);
+}
+
 static gboolean
 gradient_layer_norm (OrtrainGradContext *ctx, GError **error)
 {
   OrtrainValue *dy = ortrain_grad_of_output_or_zero (ctx, 0);
-  if (ortrain_grad_of_output (ctx, 1) != NULL || ortrain_grad_of_output (ctx, 2) != NULL)
-    return ortrain_grad_fail (ctx, error, "a gradient through the outputs Mean and InvStdDev is not supported");
+  OrtrainValue *dmean = ortrain_grad_of_output (ctx, 1), *dinverse = ortrain_grad_of_output (ctx, 2);
   if (!grow_outputs (ctx->node, 3, error))
     return FALSE;
   OrtrainValue *operands[] = { dy, ortrain_grad_input (ctx, 0), ortrain_grad_input (ctx, 1),
@@ -359,6 +427,12 @@ gradient_layer_norm (OrtrainGradContext *ctx, GError **error)
   OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "LayerNormGrad", operands, 5, 3,
                                          ortrain_attributes_copy (ctx->node->attributes));
   set_wanted (ctx, node, (const guint[]){ 0, 1, 2 }, 3);
+  if (ortrain_grad_wants (ctx, 0) && (dmean != NULL || dinverse != NULL))
+    {
+      /* dmean alone is broadcast by the sum */
+      OrtrainValue *of_statistics = gradient_of_statistics (ctx, dmean, dinverse);
+      ortrain_grad_set (ctx, 0, ortrain_grad_op2 (ctx, "Add", ortrain_node_output (node, 0), of_statistics));
+    }
   return TRUE;
 }
 
@@ -644,14 +718,14 @@ static const OrtrainOpDef ops[] = {
     .min_outputs = 1, .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .optional_inputs = 1 << 1,
     .infer = infer_batch_norm_grad, .zero_sums = ortrain_zero_sums_batch_norm_frozen_grad, .expand = ortrain_body_batch_norm_frozen_grad },
   { .name = "LayerNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 17, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_layer_norm, .of_sum = "AddLayerNormalization",
+    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_layer_norm, .upgrade = upgrade_layer_norm, .of_sum = "AddLayerNormalization",
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_LAST) },
   { GRAD_FIELDS ("LayerNormGrad", 5, 5, 3, ".00f3", infer_layer_norm_grad, ortrain_zero_sums_layer_norm_grad, ortrain_body_layer_norm_grad),
     .plus_input = "AddLayerNormGrad" },
   GRAD ("AddLayerNormGrad", 6, 6, 3, ".00f30", infer_add_layer_norm_grad, NULL, ortrain_body_layer_norm_grad),
   ADD_NORM ("AddLayerNormalization", ortrain_body_add_layer_norm),
   { .name = "RMSNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 23, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_rms_norm, .of_sum = "AddRMSNormalization",
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_rms_norm, .upgrade = upgrade_layer_norm, .of_sum = "AddRMSNormalization",
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_LAST) },
   { GRAD_FIELDS ("RMSNormGrad", 3, 3, 2, ".0", infer_layer_norm_grad, NULL, ortrain_body_rms_norm_grad), .plus_input = "AddRMSNormGrad" },
   GRAD ("AddRMSNormGrad", 6, 6, 2, ".0", infer_add_layer_norm_grad, NULL, ortrain_body_rms_norm_grad),

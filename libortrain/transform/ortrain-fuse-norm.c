@@ -137,7 +137,8 @@ fuse (OrtrainGraph *graph, OrtrainNode *node, GError **error)
   OrtrainValue *numerator, *deviation;
   gint axis = 0;
   double epsilon = 0;
-  if (!match_quotient (node, &numerator, &deviation) || match_deviation (deviation, &axis, &epsilon) != numerator)
+  if (!match_quotient (node, &numerator, &deviation) || match_deviation (deviation, &axis, &epsilon) != numerator ||
+      !(epsilon >= 0 && epsilon <= G_MAXINT)) /* as attributes have it */
     return TRUE;
   OrtrainValue *x = match_centred (numerator, axis), *y = ortrain_node_output (node, 0);
   gboolean centred = x != NULL;

@@ -380,6 +380,8 @@ make_loss (Case *test, GError **error)
       OrtrainValue *product =
           op (test->graph, "Mul", output, ortrain_graph_new_initializer (test->graph, "w", w), error);
       OrtrainValue *sum = product != NULL ? op (test->graph, "ReduceSum", product, NULL, error) : NULL;
+      if (sum != NULL && test->loss != NULL && sum->dtype != test->loss->dtype)
+        sum = op (test->graph, "CastLike", sum, test->loss, error);
       ok = sum != NULL;
       if (ok)
         test->loss = test->loss == NULL ? sum : op (test->graph, "Add", test->loss, sum, error);

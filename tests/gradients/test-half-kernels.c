@@ -332,8 +332,9 @@ is_member (const OrtrainNode *node)
   return FALSE;
 }
 
-/* Gradients of recurrent layers that clip: what was clipped is recognized by its value, rounded as it was stored. A float32
- * kernel that reads rounded values cannot know it, so those two operands (Y and what is saved) are compared in float32, ... */
+/* Recurrent layers that clip: what was clipped is recognized by its value, rounded as it was stored, and what was not is stored
+ * beside it. A float32 kernel that reads rounded values cannot know it, so what is stored (Y and what is saved, of the
+ * gradient; what is saved, of the layer) is compared in float32, ... */
 enum
 {
   STORED_Y = 10,
@@ -344,6 +345,21 @@ static gboolean
 reads_clipped (const OrtrainNode *node)
 {
   return g_str_equal (node->op_type, "RecurrentGrad") && ortrain_attributes_get_float (node->attributes, "clip", 0) > 0;
+}
+
+static gboolean
+keep_stored_wide (const OrtrainNode *node, OrtrainDType *types)
+{
+  const guint n = node->outputs->len;
+  const gboolean stores =
+      (g_str_equal (node->op_type, "GRU") && n > 2) || (g_str_equal (node->op_type, "LSTM") && n > 3);
+  if (reads_clipped (node))
+    types[STORED_Y] = types[STORED_VALUES] = ORTRAIN_DTYPE_FLOAT32;
+  else if (stores && ortrain_attributes_get_float (node->attributes, "clip", 0) > 0)
+    types[node->inputs->len + n - 1] = ORTRAIN_DTYPE_FLOAT32;
+  else
+    return FALSE;
+  return TRUE;
 }
 
 /* ... and in 16 bits with the gradients of values that were not rounded. */
@@ -400,21 +416,19 @@ observe (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *const
       counts = g_new0 (Met, 1);
       g_hash_table_insert (met, g_strdup (node->op_type), counts);
     }
-  const gboolean clipped = reads_clipped (node);
-  if (clipped)
+  if (reads_clipped (node))
     check_clipped (node, in, out);
   counts->n_several += n_floating > 1;
   for (guint seed = 0; seed < (n_floating > 1 ? 8 : 2); seed++)
     {
       OrtrainDType types[2 * KERNEL_MAX_OPERANDS];
-      const gboolean mixed = seed > 1 || clipped;
+      gboolean mixed = seed > 1;
       if (seed > 1)
         choose_types (types, n, seed);
       else
         for (guint i = 0; i < n; i++)
           types[i] = seed == 0 ? ORTRAIN_DTYPE_BFLOAT16 : ORTRAIN_DTYPE_FLOAT16;
-      if (clipped)
-        types[STORED_Y] = types[STORED_VALUES] = ORTRAIN_DTYPE_FLOAT32;
+      mixed = keep_stored_wide (node, types) || mixed;
       Task task = { .node = node, .in = in, .out = out, .mixed = mixed };
       if (!compare (&task, types, counts))
         continue;
