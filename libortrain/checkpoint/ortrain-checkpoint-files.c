@@ -6,6 +6,7 @@
 #include "core/ortrain-errors.h"
 #include "core/ortrain-json-private.h"
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-files-private.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -46,7 +47,8 @@ fault_point (const char *where)
 static gboolean
 fail_errno (GError **error, const char *path, const char *what, int code)
 {
-  g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "Cannot %s '%s': %s", what, path, g_strerror (code));
+  g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "Cannot %s '%s': %s", what,
+               ortrain_text_show_path (path), g_strerror (code));
   return FALSE;
 }
 

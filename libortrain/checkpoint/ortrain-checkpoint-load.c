@@ -4,6 +4,7 @@
 #include "checkpoint/ortrain-checkpoint-private.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-files-private.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -309,10 +310,11 @@ ortrain_checkpoint_contents_load (OrtrainCheckpointContents *self, const char *p
       if (fd >= 0)
         close (fd);
       if (code != ENOENT && code != ENOTDIR)
-        g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "Cannot open '%s': %s", path, g_strerror (code));
+        g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "Cannot open '%s': %s",
+                     ortrain_text_show_path (path), g_strerror (code));
       else
         g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_NOT_FOUND,
-                     "There is no checkpoint in '%s'", path);
+                     "There is no checkpoint in '%s'", ortrain_text_show_path (path));
       return FALSE;
     }
   const OrtrainFolder root = { fd, (char *) path };
@@ -330,7 +332,7 @@ ortrain_checkpoint_contents_load (OrtrainCheckpointContents *self, const char *p
         break;
       if (!replaced || g_get_monotonic_time () > deadline)
         {
-          g_propagate_prefixed_error (error, g_steal_pointer (&local_error), "%s: ", path);
+          g_propagate_prefixed_error (error, g_steal_pointer (&local_error), "%s: ", ortrain_text_show_path (path));
           break;
         }
       g_usleep (pause);

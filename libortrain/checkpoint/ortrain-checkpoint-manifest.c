@@ -6,6 +6,7 @@
 #include "core/ortrain-errors.h"
 #include "core/ortrain-json-private.h"
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 
 #include <errno.h>
@@ -79,14 +80,16 @@ ortrain_folder_map (const OrtrainFolder *self, const char *name, GError **error)
       int code = errno;
       if (fd >= 0)
         close (fd);
-      g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "Cannot open '%s': %s", path, g_strerror (code));
+      g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "Cannot open '%s': %s",
+                   ortrain_text_show_path (path), g_strerror (code));
       return NULL;
     }
   GBytes *bytes = NULL;
   if (!S_ISREG (st.st_mode))
-    g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID, "'%s' is not a regular file", path);
+    g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID, "'%s' is not a regular file",
+                 ortrain_text_show_path (path));
   else if ((bytes = ortrain_mapped_file_new_bytes (fd, path, error)) == NULL)
-    g_prefix_error (error, "%s: ", path);
+    g_prefix_error (error, "%s: ", ortrain_text_show_path (path));
   close (fd);
   return bytes;
 }

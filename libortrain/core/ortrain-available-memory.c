@@ -8,6 +8,7 @@
 
 #define LARGE_BYTES ((gsize) 1 << 28)
 #define HUGE_PAGE ((gsize) 1 << 21)
+#define RESERVE 16 /* of what is available, this part stays free: what takes all of it ends in the OOM killer's hands */
 
 typedef struct
 {
@@ -55,7 +56,7 @@ is_available (gsize n_bytes)
   guint64 promised = 0;
   for (guint i = 0; i < large->len; i++)
     promised += get_untouched (&g_array_index (large, Mapping, i));
-  return promised <= available && n_bytes <= available - promised;
+  return promised <= available && n_bytes <= (available - promised) / RESERVE * (RESERVE - 1);
 }
 
 /* Huge pages are asked for: an arena is touched once and used for the life of a session, and a mask that lives for one

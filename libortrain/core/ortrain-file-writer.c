@@ -2,6 +2,7 @@
 #include "core/ortrain-file-writer-private.h"
 
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-path-private.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +40,7 @@ struct _OrtrainFileWriter
 static gboolean
 fail (OrtrainFileWriter *self, const char *what, int code, GError **error)
 {
-  g_autofree char *shown = g_filename_display_name (self->path);
+  const char *shown = ortrain_text_show_path (self->path);
   g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "Cannot %s '%s': %s", what, shown, g_strerror (code));
   return FALSE;
 }

@@ -2,6 +2,8 @@
 #include "core/ortrain-json-private.h"
 
 #include "core/ortrain-errors.h"
+#include "core/ortrain-text-file-private.h"
+#include "core/ortrain-text-path-private.h"
 
 #include <string.h>
 
@@ -27,6 +29,40 @@ begins_value (const char *text, gsize i)
          (is_bare (text[i]) && (i == 0 || !is_bare (text[i - 1])));
 }
 
+/* The number of \uXXXX; -1: it is none. i: of the backslash */
+static gint
+read_escape (const char *text, gsize size, gsize i)
+{
+  gint number = 0;
+  if (i + 6 > size || text[i] != '\\' || text[i + 1] != 'u')
+    return -1;
+  for (gsize k = i + 2; k < i + 6; k++)
+    {
+      if (!g_ascii_isxdigit (text[k]))
+        return -1;
+      number = number * 16 + g_ascii_xdigit_value (text[k]);
+    }
+  return number;
+}
+
+/* An escape in a string has to be a character: no half of a pair, and no end of the string. i: of the backslash, then of
+ * the last byte of the escape. What is no escape at all is left to the parser. */
+static gboolean
+check_escape (const char *text, gsize size, gsize *i, GError **error)
+{
+  const gint first = read_escape (text, size, *i);
+  const gint second = first >= 0xd800 && first <= 0xdbff ? read_escape (text, size, *i + 6) : -1;
+  const gboolean is_pair = second >= 0xdc00 && second <= 0xdfff;
+  if (first == 0 || (first >= 0xd800 && first <= 0xdfff && !is_pair))
+    {
+      g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_INVALID_DATA,
+                   "the escape at byte %" G_GSIZE_FORMAT " is no character", *i);
+      return FALSE;
+    }
+  *i += is_pair ? 11 : first >= 0 ? 5 : 1;
+  return TRUE;
+}
+
 /* What json-glib would crash or leak on, or read otherwise than JSON says. */
 static gboolean
 check (const char *text, gsize size, guint max_depth, GError **error)
@@ -39,7 +75,10 @@ check (const char *text, gsize size, guint max_depth, GError **error)
       if (in_string)
         {
           if (c == '\\')
-            i++;
+            {
+              if (!check_escape (text, size, &i, error))
+                return FALSE;
+            }
           else if (c == '"')
             in_string = FALSE;
         }
@@ -135,20 +174,27 @@ JsonNode *
 ortrain_json_read_options (const char *path, GError **error)
 {
   g_autofree char *text = NULL;
-  g_autofree char *shown = g_filename_display_name (path);
   g_autoptr (GError) wrong = NULL;
   gsize size;
-  if (!g_file_get_contents (path, &text, &size, error))
+  if (!ortrain_text_file_read (path, ORTRAIN_TEXT_FILE_MAX, &text, &size, error))
     {
-      g_prefix_error (error, "Options file '%s': ", shown);
+      g_prefix_error (error, "Options file '%s': ", ortrain_text_show_path (path));
       return NULL;
     }
   g_autoptr (JsonNode) root = ortrain_json_parse (text, size, MAX_OPTIONS_DEPTH, &wrong);
   if (root != NULL && JSON_NODE_HOLDS_OBJECT (root))
     return g_steal_pointer (&root);
-  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "Options file '%s': %s", shown,
-               wrong != NULL ? wrong->message : "the root must be an object");
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "Options file '%s': %s",
+               ortrain_text_show_path (path), wrong != NULL ? wrong->message : "the root must be an object");
   return NULL;
+}
+
+const char *
+ortrain_json_get_string (JsonNode *node)
+{
+  return node != NULL && JSON_NODE_HOLDS_VALUE (node) && json_node_get_value_type (node) == G_TYPE_STRING
+             ? json_node_get_string (node)
+             : NULL;
 }
 
 char **
@@ -161,9 +207,9 @@ ortrain_json_get_strings (JsonNode *node)
   for (guint i = 0; i < json_array_get_length (array); i++)
     {
       JsonNode *element = json_array_get_element (array, i);
-      if (!JSON_NODE_HOLDS_VALUE (element) || json_node_get_value_type (element) != G_TYPE_STRING)
+      if (ortrain_json_get_string (element) == NULL)
         return NULL;
-      g_strv_builder_add (builder, json_node_get_string (element));
+      g_strv_builder_add (builder, ortrain_json_get_string (element));
     }
   return g_strv_builder_end (builder);
 }

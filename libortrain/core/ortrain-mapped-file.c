@@ -2,6 +2,8 @@
 #include "core/ortrain-mapped-file-private.h"
 
 #include "core/ortrain-errors.h"
+#include "core/ortrain-text-file-private.h"
+#include "core/ortrain-text-path-private.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +42,7 @@ struct _OrtrainMappedFile
   Slot *slot;
   char *name;
   int fd;             /* -1: too many are open; then the file is looked up by its path */
-  char *path;         /* absolute, in that case */
+  char *path;         /* absolute; NULL: not known */
   struct stat mapped; /* as it was */
   guint64 sample;
   gboolean racy; /* see is_racy */
@@ -224,17 +226,23 @@ take_sample (int fd, gint64 size)
   return hash;
 }
 
+/* Of an open file, as it is now. */
+static char *
+find_path (int fd)
+{
+  g_autofree char *link = g_strdup_printf ("/proc/self/fd/%d", fd);
+  return g_file_read_link (link, NULL);
+}
+
 static void
 keep_open (OrtrainMappedFile *self, int fd)
 {
+  self->path = find_path (fd);
   self->fd = -1;
   if (g_atomic_int_add (&n_descriptors, 1) < MAX_DESCRIPTORS)
     self->fd = fcntl (fd, F_DUPFD_CLOEXEC, 3);
-  if (self->fd >= 0)
-    return;
-  g_atomic_int_add (&n_descriptors, -1);
-  g_autofree char *link = g_strdup_printf ("/proc/self/fd/%d", fd);
-  self->path = g_file_read_link (link, NULL);
+  if (self->fd < 0)
+    g_atomic_int_add (&n_descriptors, -1);
 }
 
 GBytes *
@@ -258,7 +266,7 @@ ortrain_mapped_file_new_bytes (int fd, const char *name, GError **error)
   OrtrainMappedFile *self = g_new0 (OrtrainMappedFile, 1);
   g_atomic_ref_count_init (&self->ref_count);
   self->mapping = g_steal_pointer (&mapping);
-  self->name = g_filename_display_name (name);
+  self->name = g_strdup (ortrain_text_show_path (name));
   self->mapped = st;
   self->mapped.st_size = (off_t) size; /* a change between the two is a change */
   self->sample = take_sample (fd, self->mapped.st_size);
@@ -269,6 +277,25 @@ ortrain_mapped_file_new_bytes (int fd, const char *name, GError **error)
   return g_bytes_new_with_free_func (data, size, (GDestroyNotify) ortrain_mapped_file_unref, self);
 }
 
+#define MAX_PIPE_BYTES ((gsize) 1 << 30)
+
+/* What comes out of a pipe is kept in memory. */
+static GBytes *
+read_pipe (int fd, GError **error)
+{
+  gsize size;
+  char *data = ortrain_text_file_read_fd (fd, MAX_PIPE_BYTES, &size);
+  const int code = errno;
+  if (data != NULL)
+    return g_bytes_new_take (data, size);
+  if (code == EFBIG)
+    g_set_error_literal (error, G_IO_ERROR, G_IO_ERROR_NO_SPACE,
+                         "More than 1 GiB comes out of this pipe; write it to a file first");
+  else
+    g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "Cannot read it: %s", g_strerror (code));
+  return NULL;
+}
+
 GBytes *
 ortrain_mapped_file_open (const char *path, GError **error)
 {
@@ -277,15 +304,17 @@ ortrain_mapped_file_open (const char *path, GError **error)
   if (fd < 0)
     {
       int code = errno;
-      g_autofree char *shown = g_filename_display_name (path);
+      const char *shown = ortrain_text_show_path (path);
       g_set_error (error, G_FILE_ERROR, g_file_error_from_errno (code), "Cannot open '%s': %s", shown,
                    g_strerror (code));
       return NULL;
     }
-  GBytes *bytes = ortrain_mapped_file_new_bytes (fd, path, error);
+  struct stat st;
+  const gboolean is_pipe = fstat (fd, &st) == 0 && (S_ISFIFO (st.st_mode) || S_ISSOCK (st.st_mode));
+  GBytes *bytes = is_pipe ? read_pipe (fd, error) : ortrain_mapped_file_new_bytes (fd, path, error);
   close (fd);
   if (bytes == NULL)
-    g_prefix_error (error, "%s: ", path);
+    g_prefix_error (error, "%s: ", ortrain_text_show_path (path));
   return bytes;
 }
 
@@ -332,7 +361,7 @@ ortrain_mapped_file_new_scratch (const char *folder, gsize n_bytes, gpointer *ad
   if (*address == MAP_FAILED)
     {
       const int code = errno;
-      g_autofree char *shown = g_filename_display_name (folder);
+      const char *shown = ortrain_text_show_path (folder);
       g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code),
                    "Cannot create a file of %" G_GSIZE_FORMAT " bytes in '%s': %s", n_bytes, shown, g_strerror (code));
       *address = NULL;
@@ -341,7 +370,7 @@ ortrain_mapped_file_new_scratch (const char *folder, gsize n_bytes, gpointer *ad
   OrtrainMappedFile *self = g_new0 (OrtrainMappedFile, 1);
   g_atomic_ref_count_init (&self->ref_count);
   self->fd = -1;
-  self->name = g_filename_display_name (folder);
+  self->name = g_strdup (ortrain_text_show_path (folder));
   self->slot = claim_slot (self, (gsize) *address, (gsize) *address + n_bytes);
   return self;
 }
@@ -420,6 +449,22 @@ look (OrtrainMappedFile *self, struct stat *st)
   return TRUE;
 }
 
+/* Whether the times say that the contents were written to. Who does that can set the time of the last change back, but not
+ * that of the status; which also changes with names, links, owners and permissions. */
+static gboolean
+is_written (OrtrainMappedFile *self, const struct stat *st)
+{
+  const struct stat *before = &self->mapped;
+  if (st->st_mtim.tv_sec != before->st_mtim.tv_sec || st->st_mtim.tv_nsec != before->st_mtim.tv_nsec)
+    return TRUE;
+  if ((st->st_ctim.tv_sec == before->st_ctim.tv_sec && st->st_ctim.tv_nsec == before->st_ctim.tv_nsec) ||
+      st->st_nlink != before->st_nlink || st->st_mode != before->st_mode || st->st_uid != before->st_uid ||
+      st->st_gid != before->st_gid)
+    return FALSE;
+  g_autofree char *path = self->fd >= 0 ? find_path (self->fd) : g_strdup (self->path);
+  return g_strcmp0 (path, self->path) == 0;
+}
+
 static gboolean
 check (OrtrainMappedFile *self, gboolean contents, GError **error)
 {
@@ -435,8 +480,7 @@ check (OrtrainMappedFile *self, gboolean contents, GError **error)
   if (st.st_size != self->mapped.st_size)
     what = g_strdup_printf ("it had %" G_GINT64_FORMAT " bytes, and has %" G_GINT64_FORMAT " now",
                             (gint64) self->mapped.st_size, (gint64) st.st_size);
-  else if (st.st_mtim.tv_sec != self->mapped.st_mtim.tv_sec || st.st_mtim.tv_nsec != self->mapped.st_mtim.tv_nsec ||
-           g_atomic_int_get (&self->changed))
+  else if (is_written (self, &st) || g_atomic_int_get (&self->changed))
     what = g_strdup ("it was written to");
   else if (atomic_load (&self->slot->lost))
     what = g_strdup ("a part of it could not be read");

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 
 #include <string.h>
@@ -127,6 +128,14 @@ const char *
 ortrain_text_show (const char *text)
 {
   return show (text, ORTRAIN_TEXT_MAX);
+}
+
+#define PATH_MAX_SHOWN 400
+
+const char *
+ortrain_text_show_path (const char *path)
+{
+  return show (path, PATH_MAX_SHOWN);
 }
 
 const char *

@@ -4,6 +4,8 @@
 #include "core/ortrain-errors.h"
 #include "core/ortrain-file-writer-private.h"
 #include "core/ortrain-json-private.h"
+#include "core/ortrain-text-file-private.h"
+#include "core/ortrain-text-path-private.h"
 #include "graph/ortrain-graph-private.h"
 #include "ortrain-enum-types.h"
 
@@ -36,6 +38,8 @@ enum
 {
   PROP_HEADER = 1,
   PROP_CLASSES,
+  PROP_SEPARATOR,
+  PROP_COMMENT,
   N_PROPERTIES,
 };
 
@@ -56,6 +60,8 @@ ortrain_csv_format_finalize (GObject *object)
   OrtrainCsvFormat *self = ORTRAIN_CSV_FORMAT (object);
   g_array_unref (self->tensors);
   g_strfreev (self->classes);
+  g_free (self->separator);
+  g_free (self->comment);
   G_OBJECT_CLASS (ortrain_csv_format_parent_class)->finalize (object);
 }
 
@@ -70,6 +76,12 @@ ortrain_csv_format_get_property (GObject *object, guint id, GValue *value, GPara
       break;
     case PROP_CLASSES:
       g_value_set_boxed (value, self->classes);
+      break;
+    case PROP_SEPARATOR:
+      g_value_set_string (value, self->separator);
+      break;
+    case PROP_COMMENT:
+      g_value_set_string (value, self->comment);
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
@@ -87,6 +99,12 @@ ortrain_csv_format_set_property (GObject *object, guint id, const GValue *value,
       break;
     case PROP_CLASSES:
       ortrain_csv_format_set_classes (self, g_value_get_boxed (value));
+      break;
+    case PROP_SEPARATOR:
+      ortrain_csv_format_set_separator (self, g_value_get_string (value));
+      break;
+    case PROP_COMMENT:
+      ortrain_csv_format_set_comment (self, g_value_get_string (value));
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
@@ -116,6 +134,21 @@ ortrain_csv_format_class_init (OrtrainCsvFormatClass *klass)
    * Default: %NULL.
    */
   properties[PROP_CLASSES] = g_param_spec_boxed ("classes", NULL, NULL, G_TYPE_STRV, flags);
+  /**
+   * OrtrainCsvFormat:separator: (getter get_separator) (setter set_separator)
+   *
+   * What separates the fields of a line: one ASCII character, such as `;` or a tabulator. %NULL: what fits the first lines
+   * best of comma, semicolon, tabulator and vertical bar. Where it is a semicolon, numbers may have a decimal comma.
+   * Default: %NULL.
+   */
+  properties[PROP_SEPARATOR] = g_param_spec_string ("separator", NULL, NULL, NULL, flags);
+  /**
+   * OrtrainCsvFormat:comment: (getter get_comment) (setter set_comment)
+   *
+   * What lines of comments begin with, such as `#`; they are passed over. %NULL: only lines before the first row that begin
+   * with `#` and have another number of fields than it are. Default: %NULL.
+   */
+  properties[PROP_COMMENT] = g_param_spec_string ("comment", NULL, NULL, NULL, flags);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
@@ -305,6 +338,80 @@ ortrain_csv_format_set_classes (OrtrainCsvFormat *self, const char *const *class
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CLASSES]);
 }
 
+/* Whether it changed. */
+static gboolean
+set_text (char **text, const char *value)
+{
+  if (g_strcmp0 (*text, value) == 0)
+    return FALSE;
+  char *copy = g_strdup (value);
+  g_free (*text);
+  *text = copy;
+  return TRUE;
+}
+
+/**
+ * ortrain_csv_format_get_separator: (get-property separator)
+ * @self: a format
+ *
+ * Gets what separates the fields of a line.
+ *
+ * Returns: (transfer none) (nullable): one character; %NULL if it is found out
+ */
+const char *
+ortrain_csv_format_get_separator (OrtrainCsvFormat *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_CSV_FORMAT (self), NULL);
+  return self->separator;
+}
+
+/**
+ * ortrain_csv_format_set_separator: (set-property separator)
+ * @self: a format
+ * @separator: (nullable): one ASCII character, but no quote and no end of a line; %NULL to find it out
+ *
+ * Sets what separates the fields of a line.
+ */
+void
+ortrain_csv_format_set_separator (OrtrainCsvFormat *self, const char *separator)
+{
+  g_return_if_fail (ORTRAIN_IS_CSV_FORMAT (self));
+  g_return_if_fail (separator == NULL ||
+                    (*separator > 0 && separator[1] == '\0' && strchr ("\"\n\r", *separator) == NULL));
+  if (set_text (&self->separator, separator))
+    g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_SEPARATOR]);
+}
+
+/**
+ * ortrain_csv_format_get_comment: (get-property comment)
+ * @self: a format
+ *
+ * Gets what lines of comments begin with.
+ *
+ * Returns: (transfer none) (nullable): the text; %NULL: nothing
+ */
+const char *
+ortrain_csv_format_get_comment (OrtrainCsvFormat *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_CSV_FORMAT (self), NULL);
+  return self->comment;
+}
+
+/**
+ * ortrain_csv_format_set_comment: (set-property comment)
+ * @self: a format
+ * @comment: (nullable): a text; %NULL for no comments
+ *
+ * Sets what lines of comments begin with.
+ */
+void
+ortrain_csv_format_set_comment (OrtrainCsvFormat *self, const char *comment)
+{
+  g_return_if_fail (ORTRAIN_IS_CSV_FORMAT (self));
+  if (set_text (&self->comment, comment))
+    g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_COMMENT]);
+}
+
 /**
  * ortrain_csv_format_load_classes:
  * @self: a format
@@ -326,12 +433,12 @@ ortrain_csv_format_load_classes (OrtrainCsvFormat *self, const char *path, GErro
 
   g_autofree char *text = NULL;
   gsize size;
-  if (!g_file_get_contents (path, &text, &size, error))
+  if (!ortrain_text_file_read (path, ORTRAIN_TEXT_FILE_MAX, &text, &size, error))
     return FALSE;
   g_autoptr (JsonNode) root = ortrain_json_parse (text, size, 4, error);
   if (root == NULL)
     {
-      g_prefix_error (error, "%s: ", path);
+      g_prefix_error (error, "%s: ", ortrain_text_show_path (path));
       return FALSE;
     }
   g_autoptr (GStrvBuilder) builder = g_strv_builder_new ();
@@ -341,9 +448,7 @@ ortrain_csv_format_load_classes (OrtrainCsvFormat *self, const char *path, GErro
   for (guint i = 0; ok && i < json_array_get_length (array); i++)
     {
       JsonNode *node = json_array_get_element (array, i);
-      const char *name = JSON_NODE_HOLDS_VALUE (node) && json_node_get_value_type (node) == G_TYPE_STRING
-                             ? json_node_get_string (node)
-                             : NULL;
+      const char *name = ortrain_json_get_string (node);
       ok = name != NULL && g_hash_table_add (seen, (gpointer) name);
       if (ok)
         g_strv_builder_add (builder, name);
@@ -351,7 +456,7 @@ ortrain_csv_format_load_classes (OrtrainCsvFormat *self, const char *path, GErro
   if (!ok)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
-                   "%s: the classes must be an array of distinct strings", path);
+                   "%s: the classes must be an array of distinct strings", ortrain_text_show_path (path));
       return FALSE;
     }
   g_auto (GStrv) classes = g_strv_builder_end (builder);
@@ -378,7 +483,8 @@ ortrain_csv_format_save_classes (OrtrainCsvFormat *self, const char *path, GErro
   if (self->classes == NULL)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
-                   "There are no class names to write to '%s': read a file with named classes first", path);
+                   "There are no class names to write to '%s': read a file with named classes first",
+                   ortrain_text_show_path (path));
       return FALSE;
     }
   g_autoptr (JsonBuilder) builder = json_builder_new ();

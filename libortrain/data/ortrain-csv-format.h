@@ -51,6 +51,15 @@ const char *const *ortrain_csv_format_get_classes (OrtrainCsvFormat *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_csv_format_set_classes (OrtrainCsvFormat *self, const char *const *classes);
 ORTRAIN_AVAILABLE_IN_ALL
+const char *ortrain_csv_format_get_separator (OrtrainCsvFormat *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_csv_format_set_separator (OrtrainCsvFormat *self, const char *separator);
+ORTRAIN_AVAILABLE_IN_ALL
+const char *ortrain_csv_format_get_comment (OrtrainCsvFormat *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_csv_format_set_comment (OrtrainCsvFormat *self, const char *comment);
+
+ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_csv_format_load_classes (OrtrainCsvFormat *self, const char *path, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_csv_format_save_classes (OrtrainCsvFormat *self, const char *path, GError **error);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 #include "data/ortrain-csv-format-private.h"
+#include "data/ortrain-csv-text-private.h"
 #include "data/ortrain-tensor-dataset.h"
 
 #include "core/ortrain-checked-private.h"
@@ -12,8 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Comma-separated values as RFC 4180 has them: perhaps a line of column names, then one line for each item; fields may
- * stand in double quotes. Types come from the format, which has them from the model and its loss. */
+/* Values separated by commas, as RFC 4180 has them, or other characters: perhaps a line of column names, then one line for each
+ * item; fields may stand in double quotes. Types come from the format, which has them from the model and its loss. */
 
 #define UNUSED G_MAXUINT
 #define NUMERIC_LIMIT 9007199254740992.0 /* 2^53: whole numbers up to here are exact */
@@ -39,7 +41,9 @@ typedef struct
   const char *path;
   const char *p;
   const char *end;
-  gint64 line; /* of the row that is read, from 1 */
+  char separator;
+  char decimal; /* the sign that numbers have, '.' or ','; NUL: none so far */
+  gint64 line;  /* of the row that is read, from 1 */
   gint64 next_line;
   GString *cell;
   OrtrainCsvFormat *format;
@@ -73,14 +77,14 @@ read_cell (Reader *r)
   else
     {
       const char *begin = r->p;
-      while (r->p < r->end && *r->p != ',' && *r->p != '\n' && *r->p != '\r')
+      while (r->p < r->end && *r->p != r->separator && *r->p != '\n' && *r->p != '\r')
         r->p++;
       g_string_append_len (r->cell, begin, r->p - begin);
     }
   if (r->p >= r->end)
     return END_OF_LINE;
   char c = *r->p++;
-  if (c == ',')
+  if (c == r->separator)
     return END_OF_FIELD;
   if (c == '\r' && r->p < r->end && *r->p == '\n')
     r->p++;
@@ -97,9 +101,8 @@ fail (const Reader *r, GError **error, const char *format, ...)
   va_start (args, format);
   g_autofree char *what = g_strdup_vprintf (format, args);
   va_end (args);
-  g_autofree char *valid = g_utf8_make_valid (what, -1);
-  g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s, line %" G_GINT64_FORMAT ": %s", r->path,
-               r->line, valid);
+  g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s, line %" G_GINT64_FORMAT ": %s",
+               ortrain_text_show_path (r->path), r->line, what);
   return FALSE;
 }
 
@@ -107,6 +110,24 @@ static gboolean
 fail_quotes (const Reader *r, GError **error)
 {
   return fail (r, error, "Unterminated quote, or text after a closing quote");
+}
+
+/* Passes over empty lines and comments. */
+static void
+skip_lines (Reader *r)
+{
+  const char *comment = r->format->comment;
+  const gsize length = comment != NULL ? strlen (comment) : 0;
+  while (r->p < r->end)
+    {
+      if (length > 0 && (gsize) (r->end - r->p) >= length && memcmp (r->p, comment, length) == 0)
+        while (r->p < r->end && *r->p != '\n' && *r->p != '\r')
+          r->p++;
+      if (r->p >= r->end || (*r->p != '\n' && *r->p != '\r'))
+        return;
+      r->next_line += *r->p == '\n' || !(r->p + 1 < r->end && r->p[1] == '\n');
+      r->p++;
+    }
 }
 
 /* Whether a text is a number, with nothing around it. */
@@ -189,7 +210,8 @@ find_header (Reader *r, GPtrArray *first, gboolean *is_header, GError **error)
       if (is_target[i])
         continue;
       n_inputs++;
-      if (parse_number (first->pdata[i], &value))
+      char decimal = '\0';
+      if (ortrain_csv_text_parse_number (first->pdata[i], r->separator, &decimal, &value))
         {
           n_numbers++;
           n_counted += value == (double) i;
@@ -314,18 +336,27 @@ read_value (Reader *r, guint column, GError **error)
     return fail (r, error, "Column '%s' is empty", ortrain_text_show (name));
   if (field->texts != NULL)
     {
+      if (!g_utf8_validate (text, -1, NULL))
+        return fail (r, error, "Column '%s': '%s' is not UTF-8; save the table as UTF-8", ortrain_text_show (name),
+                     ortrain_text_show (text));
       g_ptr_array_add (field->texts, g_strdup (text));
       return TRUE;
     }
-  if (!parse_number (text, &value))
-    return fail (
-        r, error,
-        "Column '%s': '%s' is not a number (texts may be classes to be learned; for an input, make a column of 0 "
-        "and 1 of each of them)",
-        ortrain_text_show (name), text);
+  if (!ortrain_csv_text_parse_number (text, r->separator, &r->decimal, &value))
+    {
+      char none = '\0';
+      if (r->decimal != '\0' && ortrain_csv_text_parse_number (text, r->separator, &none, &value))
+        return fail (r, error, "Column '%s': '%s' has the decimal sign '%c', and numbers before it have '%c'",
+                     ortrain_text_show (name), ortrain_text_show (text), none, r->decimal);
+      return fail (
+          r, error,
+          "Column '%s': '%s' is not a number (texts may be classes to be learned; for an input, make a column of 0 "
+          "and 1 of each of them)",
+          ortrain_text_show (name), ortrain_text_show (text));
+    }
   if (!isfinite (value) || (field->tensor->dtype == ORTRAIN_DTYPE_FLOAT32 && fabs (value) > FLT_MAX))
-    return fail (r, error, "Column '%s': '%s' is not a finite number of %s", ortrain_text_show (name), text,
-                 ortrain_dtype_get_name (field->tensor->dtype));
+    return fail (r, error, "Column '%s': '%s' is not a finite number of %s", ortrain_text_show (name),
+                 ortrain_text_show (text), ortrain_dtype_get_name (field->tensor->dtype));
   if (field->tensor->dtype == ORTRAIN_DTYPE_FLOAT64)
     g_array_append_val (field->values, value);
   else if (field->tensor->dtype == ORTRAIN_DTYPE_FLOAT32)
@@ -336,34 +367,41 @@ read_value (Reader *r, guint column, GError **error)
   else
     {
       if (value != floor (value) || fabs (value) > NUMERIC_LIMIT)
-        return fail (r, error, "Column '%s': %s is not an integer, which '%s' needs", ortrain_text_show (name), text,
-                     ortrain_text_show (field->tensor->name));
+        return fail (r, error, "Column '%s': %s is not an integer, which '%s' needs", ortrain_text_show (name),
+                     ortrain_text_show (text), ortrain_text_show (field->tensor->name));
       gint64 whole = (gint64) value;
       g_array_append_val (field->values, whole);
     }
   return TRUE;
 }
 
+/* A line that begins here and has too few fields. */
+static gboolean
+fail_short (const Reader *r, guint n_fields, const char *begin, GError **error)
+{
+  g_autofree char *separated =
+      r->separator == ',' ? g_strdup ("")
+                          : g_strdup_printf ("; fields are separated by '%s%c'", r->separator == '\t' ? "\\" : "",
+                                             r->separator == '\t' ? 't' : r->separator);
+  return fail (r, error, "Line has %u field%s, the first line has %u%s%s", n_fields, n_fields == 1 ? "" : "s",
+               r->names->len, separated, *begin == '#' ? "; if lines that begin with # are comments, set comment" : "");
+}
+
 static gboolean
 read_rows (Reader *r, GError **error)
 {
   const guint n = r->names->len;
-  while (r->p < r->end)
+  for (skip_lines (r); r->p < r->end; skip_lines (r))
     {
+      const char *begin = r->p;
       r->line = r->next_line;
-      if (*r->p == '\n' || *r->p == '\r') /* an empty line */
-        {
-          r->next_line += *r->p == '\n' || !(r->p + 1 < r->end && r->p[1] == '\n');
-          r->p++;
-          continue;
-        }
       for (guint column = 0; column < n; column++)
         {
           Stop stop = read_cell (r);
           if (stop == WRONG_QUOTES)
             return fail_quotes (r, error);
           if (stop == END_OF_LINE && column < n - 1)
-            return fail (r, error, "Line has %u field%s, the first line has %u", column + 1, column == 0 ? "" : "s", n);
+            return fail_short (r, column + 1, begin, error);
           if (stop == END_OF_FIELD && column == n - 1)
             return fail (r, error, "Line has more than the %u field%s of the first line", n, n == 1 ? "" : "s");
           if (r->field_of[column] != UNUSED && !read_value (r, column, error))
@@ -503,8 +541,15 @@ static OrtrainDataset *
 parse (Reader *r, GError **error)
 {
   g_autoptr (GPtrArray) first = g_ptr_array_new_with_free_func (g_free);
-  const char *begin = r->p;
   gboolean is_header;
+  gint64 n_comments;
+  if (r->format->comment == NULL)
+    {
+      r->p += ortrain_csv_text_skip_preface (r->p, (gsize) (r->end - r->p), r->separator, &n_comments);
+      r->next_line += n_comments;
+    }
+  skip_lines (r);
+  const char *begin = r->p;
   if (!read_texts (r, first, error) || !find_header (r, first, &is_header, error))
     return NULL;
   r->names = g_ptr_array_ref (first);
@@ -522,7 +567,8 @@ parse (Reader *r, GError **error)
     return NULL;
   if (r->lines->len == 0)
     {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s: the table has no rows", r->path);
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s: the table has no rows",
+                   ortrain_text_show_path (r->path));
       return NULL;
     }
   g_autoptr (OrtrainTensorDict) tensors = ortrain_tensor_dict_new ();
@@ -533,7 +579,8 @@ parse (Reader *r, GError **error)
       g_autoptr (OrtrainTensor) tensor = make_tensor (r, &r->fields[t], error);
       if (tensor == NULL)
         {
-          g_prefix_error (error, "%s: '%s': ", r->path, ortrain_text_show (r->fields[t].tensor->name));
+          g_prefix_error (error, "%s: '%s': ", ortrain_text_show_path (r->path),
+                          ortrain_text_show (r->fields[t].tensor->name));
           return NULL;
         }
       ortrain_tensor_dict_set (tensors, r->fields[t].tensor->name, tensor);
@@ -547,7 +594,10 @@ parse (Reader *r, GError **error)
  * @format: which columns form which tensor; it keeps the classes that it finds for the files that are read after it
  * @error: return location for an error
  *
- * Creates a dataset from a table. Fields may be quoted with double quotes (RFC 4180); lines end with LF, CR or both.
+ * Creates a dataset from a table. Fields may be quoted with double quotes (RFC 4180); lines end with LF, CR or both. What
+ * separates the fields is [property@CsvFormat:separator]. The text is UTF-8, or, with a byte order mark, UTF-16; the file
+ * may be a pipe. Lines of comments before the first row are passed over where they cannot be taken for a row, others as
+ * [property@CsvFormat:comment] says.
  *
  * Errors are %ORTRAIN_DATA_ERROR_INVALID, with the line and the column, for a table that does not match @format,
  * %ORTRAIN_DATA_ERROR_EMPTY for one without rows, and those of [error@GLib.FileError] and [error@TensorError].
@@ -571,15 +621,14 @@ ortrain_tensor_dataset_new_from_csv (const char *path, OrtrainCsvFormat *format,
   g_autoptr (GBytes) bytes = ortrain_mapped_file_open (path, error);
   if (bytes == NULL)
     return NULL;
-  gsize size;
-  const char *text = g_bytes_get_data (bytes, &size);
-  if (size >= 3 && memcmp (text, "\xef\xbb\xbf", 3) == 0)
-    text += 3, size -= 3;
-  if (size == 0)
+  g_autoptr (GBytes) decoded = ortrain_csv_text_decode (bytes, error);
+  if (decoded == NULL)
     {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s: the file is empty", path);
+      g_prefix_error (error, "%s: ", ortrain_text_show_path (path));
       return NULL;
     }
+  gsize size;
+  const char *text = g_bytes_get_data (decoded, &size);
   /* A row of n fields has at least n bytes, so the numbers take at most eight times the file. GArray counts in 32 bits.
    */
   if (size > G_MAXUINT32 / 16)
@@ -589,6 +638,8 @@ ortrain_tensor_dataset_new_from_csv (const char *path, OrtrainCsvFormat *format,
       return NULL;
     }
   Reader r = { .path = path, .p = text, .end = text + size, .next_line = 1, .format = format };
+  r.separator =
+      format->separator != NULL ? *format->separator : ortrain_csv_text_find_separator (text, size, format->comment);
   r.cell = g_string_new (NULL);
   r.lines = g_array_new (FALSE, FALSE, sizeof (gint64));
   r.fields = g_new0 (Field, n);

@@ -2,6 +2,7 @@
 #include "data/ortrain-image-file-private.h"
 
 #include "core/ortrain-errors.h"
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 
 #include <string.h>
@@ -76,7 +77,7 @@ is_cut_off (GdkPixbufLoader *loader, const Size *size)
 static gboolean
 fail_io (GError **error, const char *what, const char *path, int number)
 {
-  g_autofree char *name = g_filename_display_name (path);
+  const char *name = ortrain_text_show_path (path);
   g_set_error (error, G_FILE_ERROR, (int) g_file_error_from_errno (number), "Cannot %s '%s': %s", what, name,
                g_strerror (number));
   return FALSE;
@@ -85,7 +86,7 @@ fail_io (GError **error, const char *what, const char *path, int number)
 static gboolean
 fail (GError **error, const char *path, const char *reason)
 {
-  g_autofree char *name = g_filename_display_name (path);
+  const char *name = ortrain_text_show_path (path);
   g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s: %s", name, ortrain_text_show (reason));
   return FALSE;
 }
@@ -231,7 +232,7 @@ ortrain_image_read (const char *path, guint width, guint height, guint channels,
 OrtrainTensor *
 ortrain_image_read (const char *path, guint width, guint height, guint channels, guint64 max_pixels, GError **error)
 {
-  g_autofree char *name = g_filename_display_name (path);
+  const char *name = ortrain_text_show_path (path);
   g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
                "%s: This build of Ortrain cannot read pictures; install GdkPixbuf and build it with -Dimages=enabled",
                name);

@@ -3,6 +3,7 @@
 
 #include "core/ortrain-errors.h"
 #include "core/ortrain-field-private.h"
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 #include "data/ortrain-dataset-private.h"
 #include "data/ortrain-image-file-private.h"
@@ -141,7 +142,7 @@ add_class (Files *self, const char *name, guint label, GError **error)
     return FALSE;
   if (pictures->len == 0)
     {
-      g_autofree char *shown = g_filename_display_name (full);
+      const char *shown = ortrain_text_show_path (full);
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
                    "%s: The folder of this class has no pictures (.png, .jpg, .jpeg, .gif, .bmp, .tiff, .webp, .ppm); "
                    "remove it, or put some there",
@@ -160,7 +161,7 @@ static Files *
 find_files (const char *path, const char *const *classes, GError **error)
 {
   g_autoptr (GPtrArray) names = list_names (path, TRUE, error);
-  g_autofree char *shown = g_filename_display_name (path);
+  const char *shown = ortrain_text_show_path (path);
   if (names == NULL)
     return NULL;
   if (names->len == 0)
@@ -232,7 +233,7 @@ ortrain_image_folder_fill_batch (OrtrainDataset *dataset, const guint64 *indices
       ortrain_tensor_dict_set (item, self->label_name, number);
       if (!ortrain_dataset_stack_item (batch, item, i, n_indices, indices[i], error))
         {
-          g_autofree char *shown = g_filename_display_name (path);
+          const char *shown = ortrain_text_show_path (path);
           g_prefix_error (error, "%s: ", shown);
           return FALSE;
         }

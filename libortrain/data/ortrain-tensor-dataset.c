@@ -3,6 +3,7 @@
 
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 #include "data/ortrain-dataset-private.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -263,7 +264,7 @@ ortrain_tensor_dataset_new_from_npz (const char *path, GError **error)
     return NULL;
   OrtrainDataset *dataset = ortrain_tensor_dataset_new (tensors, error);
   if (dataset == NULL)
-    g_prefix_error (error, "%s: ", path);
+    g_prefix_error (error, "%s: ", ortrain_text_show_path (path));
   return dataset;
 }
 
@@ -320,7 +321,7 @@ ortrain_tensor_dataset_new_from_idx (const char *images, const char *labels, con
   g_autoptr (OrtrainDataset) dataset = ortrain_tensor_dataset_new (tensors, error);
   if (dataset == NULL)
     {
-      g_prefix_error (error, "%s, %s: ", images, labels);
+      g_prefix_error (error, "%s, %s: ", ortrain_text_show_path (images), ortrain_text_show_path (labels));
       return NULL;
     }
   OrtrainTensorDataset *self = ORTRAIN_TENSOR_DATASET (dataset);

@@ -4,6 +4,7 @@
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 #include "data/ortrain-dataset-private.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -204,6 +205,6 @@ ortrain_token_dataset_new_from_file (const char *path, OrtrainDType dtype, guint
   if (tokens != NULL)
     dataset = ortrain_token_dataset_new (tokens, sequence_length, input_name, label_name, error);
   if (dataset == NULL)
-    g_prefix_error (error, "%s: ", path);
+    g_prefix_error (error, "%s: ", ortrain_text_show_path (path));
   return dataset;
 }

@@ -299,6 +299,15 @@ ortrain_loss_mean (OrtrainGraph *graph, OrtrainValue *value, GError **error)
   return ortrain_loss_op (graph, "", "ReduceMean", &value, 1, 1, attributes, error);
 }
 
+/* What a value of integers, such as the number of a class, is computed from; NULL: nothing of a floating type. */
+static const OrtrainValue *
+find_floating_source (const OrtrainValue *value)
+{
+  while (value != NULL && value->producer != NULL && !ortrain_dtype_is_floating (value->dtype))
+    value = ortrain_node_input (value->producer, 0);
+  return value != NULL && value->producer != NULL ? value : NULL;
+}
+
 OrtrainValue *
 ortrain_loss_widen (OrtrainGraph *graph, OrtrainValue *value, GError **error)
 {
@@ -306,9 +315,12 @@ ortrain_loss_widen (OrtrainGraph *graph, OrtrainValue *value, GError **error)
     return value;
   if (!ortrain_dtype_is_floating (value->dtype))
     {
+      const OrtrainValue *source = find_floating_source (value);
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
-                   "a loss needs an output of a floating type, but '%s' is %s", ortrain_text_show (value->name),
-                   ortrain_dtype_get_name (value->dtype));
+                   "a loss needs an output of a floating type, but '%s' is %s%s%s%s", ortrain_text_show (value->name),
+                   ortrain_dtype_get_name (value->dtype), source != NULL ? "; it is computed from '" : "",
+                   source != NULL ? ortrain_text_show (source->name) : "",
+                   source != NULL ? "', on which a loss can be" : "");
       return NULL;
     }
   OrtrainAttributes *attributes = ortrain_attributes_new ();

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-file-private.h"
+#include "core/ortrain-text-path-private.h"
 #include "memory/ortrain-memory-plan-private.h"
 
 #include <string.h>
@@ -7,13 +9,14 @@
 
 #define MAX_TIME 10000000
 #define MAX_BUFFERS 1000000
+#define MAX_FILE_BYTES ((gsize) 128 * MAX_BUFFERS)
 #define EFFORT G_GUINT64_CONSTANT (2000000000)
 
 static gboolean
 fail_at (GError **error, const char *path, gsize line, const char *message)
 {
-  g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_INVALID, "%s, line %" G_GSIZE_FORMAT ": %s", path, line,
-               message);
+  g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_INVALID, "%s, line %" G_GSIZE_FORMAT ": %s",
+               ortrain_text_show_path (path), line, message);
   return FALSE;
 }
 
@@ -86,7 +89,8 @@ ortrain_memory_plan_new_from_csv (const char *path, GError **error)
   g_return_val_if_fail (path != NULL, NULL);
 
   g_autofree char *text = NULL;
-  if (!g_file_get_contents (path, &text, NULL, error))
+  gsize size;
+  if (!ortrain_text_file_read (path, MAX_FILE_BYTES, &text, &size, error))
     return NULL;
   g_auto (GStrv) lines = g_strsplit (text, "\n", MAX_BUFFERS + 2);
   const gsize n_lines = g_strv_length (lines);

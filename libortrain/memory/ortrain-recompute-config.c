@@ -3,6 +3,7 @@
 
 #include "core/ortrain-errors.h"
 #include "core/ortrain-json-private.h"
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 
 #include <gio/gio.h>
@@ -157,7 +158,7 @@ ortrain_recompute_config_read (const char *text, GError **error)
   GArray *requests = read_json (text, error);
   if (requests == NULL)
     {
-      g_autofree char *shown = g_filename_display_name (text);
+      const char *shown = ortrain_text_show_path (text);
       g_prefix_error (error, "Recompute plans '%s': ", ortrain_text_show (shown));
     }
   return requests;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-file-writer-private.h"
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 #include "model/ortrain-model-private.h"
 #include "model/ortrain-rope-private.h"
@@ -673,7 +674,7 @@ write_files (OrtrainModel *self, const char *path, GHashTable *tensors, GError *
     return FALSE;
   if (ortrain_file_writer_is_device (file) && data.n_bytes > 0)
     {
-      g_autofree char *shown = g_filename_display_name (path);
+      const char *shown = ortrain_text_show_path (path);
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
                    "Cannot write '%s': its weights need a second file, which it cannot have as a device or a pipe",
                    shown);

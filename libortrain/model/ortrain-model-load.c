@@ -2,6 +2,7 @@
 #include "model/ortrain-model-private.h"
 
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-worker-private.h"
 #include "model/ortrain-graph-writer-private.h"
 #include "model/ortrain-proto-parts-private.h"
@@ -127,7 +128,7 @@ ortrain_model_new_from_bytes (GBytes *bytes, const char *base_dir, GError **erro
 static GBytes *
 map_file (const char *path, OrtrainModelLimits *limits, GError **error)
 {
-  g_autofree char *shown = g_filename_display_name (path);
+  const char *shown = ortrain_text_show_path (path);
   g_autoptr (GError) local_error = NULL;
   struct stat st;
   int fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -198,8 +199,8 @@ ortrain_model_new_from_file_with_limits (const char *path, OrtrainModelLimits *l
   OrtrainModel *self = new_from_bytes (bytes, path, directory, used, error);
   if (self == NULL)
     {
-      g_autofree char *shown = g_filename_display_basename (path);
-      g_prefix_error (error, "%s: ", shown);
+      g_autofree char *base = g_path_get_basename (path);
+      g_prefix_error (error, "%s: ", ortrain_text_show_path (base));
     }
   return self;
 }

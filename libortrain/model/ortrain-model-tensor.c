@@ -2,6 +2,8 @@
 #include "model/ortrain-model-tensor.h"
 
 #include "core/ortrain-errors.h"
+#include "core/ortrain-text-file-private.h"
+#include "core/ortrain-text-path-private.h"
 #include "graph/ortrain-graph-private.h"
 #include "model/ortrain-model-private.h"
 
@@ -35,14 +37,8 @@ ortrain_tensor_new_from_onnx (const char *path, GError **error)
   g_return_val_if_fail (path != NULL, NULL);
   g_autofree char *contents = NULL;
   gsize length;
-  if (!g_file_get_contents (path, &contents, &length, error))
+  if (!ortrain_text_file_read (path, G_MAXINT - 1024, &contents, &length, error))
     return NULL;
-  if (length > G_MAXINT - 1024)
-    {
-      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "File '%s' has %" G_GSIZE_FORMAT " bytes, which is too large for one tensor", path, length);
-      return NULL;
-    }
   /* The tensor becomes the one initializer of a model, so that the one reader of models, with all its checks, reads it.
    * The last name in a message counts, so the tensor's own does not matter. */
   static const guint8 name[] = { 0x42, 1, 't' }, version[] = { 0x08, 8 }, opset[] = { 0x10, 15 };
@@ -60,7 +56,7 @@ ortrain_tensor_new_from_onnx (const char *path, GError **error)
   g_autoptr (OrtrainModel) parsed = ortrain_model_new_from_bytes (bytes, NULL, error);
   if (parsed == NULL)
     {
-      g_prefix_error (error, "File '%s': ", path);
+      g_prefix_error (error, "File '%s': ", ortrain_text_show_path (path));
       return NULL;
     }
   OrtrainGraph *read = ortrain_model_get_file_graph (parsed);
@@ -68,7 +64,7 @@ ortrain_tensor_new_from_onnx (const char *path, GError **error)
   if (value == NULL || value->tensor == NULL)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED,
-                   "File '%s' has no tensor of a supported type", path);
+                   "File '%s' has no tensor of a supported type", ortrain_text_show_path (path));
       return NULL;
     }
   return g_object_ref (value->tensor);

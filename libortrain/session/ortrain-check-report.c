@@ -159,6 +159,53 @@ note_advised (const OrtrainGraph *graph, GStrvBuilder *notes)
   g_strv_builder_add (notes, note);
 }
 
+#define MAX_INNER 64
+
+/* The values of a floating type that the outputs are computed from, the nearest first. */
+static GPtrArray *
+find_floating_inner (const OrtrainGraph *graph)
+{
+  GPtrArray *found = g_ptr_array_new ();
+  g_autoptr (GPtrArray) queue = g_ptr_array_new ();
+  g_autoptr (GHashTable) seen = g_hash_table_new (NULL, NULL);
+  for (guint i = 0; i < graph->outputs->len; i++)
+    g_ptr_array_add (queue, graph->outputs->pdata[i]);
+  for (guint n = 0; n < queue->len && found->len < MAX_INNER; n++)
+    {
+      OrtrainValue *value = queue->pdata[n];
+      if (value->producer == NULL || !g_hash_table_add (seen, value))
+        continue;
+      if (ortrain_dtype_is_floating (value->dtype) && !value->is_output)
+        g_ptr_array_add (found, value);
+      for (guint i = 0; i < value->producer->inputs->len; i++)
+        if (value->producer->inputs->pdata[i] != NULL)
+          g_ptr_array_add (queue, value->producer->inputs->pdata[i]);
+    }
+  return found;
+}
+
+/* A value inside of the graph on which a loss would train weights, where no output is one; or NULL. blocked: of the graph */
+static const OrtrainValue *
+find_inner_loss (OrtrainGraph *graph, GPtrArray *weights, const guint *blocked)
+{
+  g_autoptr (GPtrArray) inner = find_floating_inner (graph);
+  g_autofree gboolean *is_free = g_new (gboolean, inner->len + 1);
+  g_autoptr (GArray) diagnostics G_GNUC_UNUSED =
+      ortrain_gradient_find_diagnostics (graph, (OrtrainValue *const *) inner->pdata, inner->len,
+                                         (OrtrainValue *const *) weights->pdata, weights->len, is_free);
+  for (guint i = 0; i < inner->len; i++)
+    {
+      OrtrainValue *value = inner->pdata[i];
+      if (!is_free[i] || blocked[value->id] != G_MAXUINT)
+        continue;
+      g_autoptr (GHashTable) differentiable = ortrain_parameter_choice_find_differentiable (&value, 1);
+      for (guint w = 0; w < weights->len; w++)
+        if (g_hash_table_contains (differentiable, ((OrtrainValue *) weights->pdata[w])->name))
+          return value;
+    }
+  return NULL;
+}
+
 /* For each output that a loss can be taken of. Returns whether there is one without a diagnostic. trained: the weights
  * that such outputs are differentiable with respect to. */
 static gboolean
@@ -190,9 +237,19 @@ find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTa
   const gboolean some = free_outputs->len > 0;
   if (!some)
     find_branches (check, graph);
+  const OrtrainValue *inner = some ? NULL : find_inner_loss (graph, weights, blocked);
+  g_autofree char *hint =
+      inner != NULL
+          ? g_strdup_printf ("a loss on the value '%s' inside of it would train: ortrain train MODEL --output %s; "
+                             "in a program, the loss's output is \"%s\"",
+                             ortrain_text_show (inner->name), ortrain_text_show (inner->name),
+                             ortrain_text_show (inner->name))
+          : NULL;
   if (outputs->len == 0)
     add (check, NULL, "", "the model has no output of a floating type",
-         "export the model with its logits as an output, for the loss");
+         hint != NULL ? hint : "export the model with its logits as an output, for the loss");
+  else if (hint != NULL)
+    add (check, NULL, "", "no output of the model trains anything", hint);
   else if (!some && g_list_model_get_n_items (G_LIST_MODEL (check->list)) == 0)
     {
       const OrtrainNode *node = find_advised (graph);

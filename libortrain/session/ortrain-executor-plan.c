@@ -2,6 +2,7 @@
 #include "session/ortrain-executor-parts-private.h"
 
 #include "tensor/ortrain-tensor-private.h"
+#include "transform/ortrain-explain-shapes-private.h"
 #include "transform/ortrain-insert-copies-private.h"
 #include "transform/ortrain-insert-guards-private.h"
 #include "transform/ortrain-specialize-private.h"
@@ -62,7 +63,10 @@ make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, gboolean two_places
     }
   g_autoptr (OrtrainGraph) graph = ortrain_specialize (self->graph, inputs, self->n_inputs, error);
   if (graph == NULL)
-    return NULL;
+    {
+      ortrain_explain_shapes (self->graph, inputs, self->n_inputs, error);
+      return NULL;
+    }
   graph->n_together = *n_together;
   if (self->config.optimize != NULL && !self->config.optimize (graph, self->provider, error))
     return NULL;

@@ -4,8 +4,57 @@
 #include "core/ortrain-bytes.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-field-private.h"
+#include "core/ortrain-text-private.h"
 
 #include <math.h>
+#include <string.h>
+
+/* "a whole number from 0 to 1024" */
+static char *
+describe_type (GParamSpec *pspec)
+{
+  if (G_IS_PARAM_SPEC_ENUM (pspec))
+    {
+      const GEnumClass *klass = G_PARAM_SPEC_ENUM (pspec)->enum_class;
+      GString *words = g_string_new ("one of");
+      for (guint i = 0; i < klass->n_values; i++)
+        g_string_append_printf (words, "%s %s", i > 0 ? "," : "", klass->values[i].value_nick);
+      return g_string_free (words, FALSE);
+    }
+  if (pspec->value_type == G_TYPE_STRV)
+    return g_strdup ("an array of texts");
+  switch (pspec->value_type)
+    {
+    case G_TYPE_BOOLEAN:
+      return g_strdup ("true or false");
+    case G_TYPE_STRING:
+      return g_strdup ("a text");
+    case G_TYPE_INT:
+      return g_strdup_printf ("a whole number from %d to %d", G_PARAM_SPEC_INT (pspec)->minimum,
+                              G_PARAM_SPEC_INT (pspec)->maximum);
+    case G_TYPE_UINT:
+      return g_strdup_printf ("a whole number from %u to %u", G_PARAM_SPEC_UINT (pspec)->minimum,
+                              G_PARAM_SPEC_UINT (pspec)->maximum);
+    case G_TYPE_INT64:
+      return g_strdup ("a whole number");
+    case G_TYPE_UINT64:
+      return g_strdup (pspec->flags & ORTRAIN_FIELD_BYTES ? "a number of bytes, such as 1.5GiB"
+                                                          : "a whole number of at least 0");
+    case G_TYPE_DOUBLE:
+      return g_strdup ("a number");
+    default:
+      return g_strdup_printf ("%s %s", strchr ("AEIOU", g_type_name (pspec->value_type)[7]) != NULL ? "an" : "a",
+                              g_type_name (pspec->value_type) + strlen ("Ortrain"));
+    }
+}
+
+void
+ortrain_option_refuse (GParamSpec *pspec, const char *text, GError **error)
+{
+  g_autofree char *wanted = describe_type (pspec);
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "Option '%s' is %s, not %s", pspec->name,
+               wanted, ortrain_text_show (text));
+}
 
 gboolean
 ortrain_option_set_checked (GObject *object, GParamSpec *pspec, const GValue *value, GError **error)
@@ -15,9 +64,9 @@ ortrain_option_set_checked (GObject *object, GParamSpec *pspec, const GValue *va
   g_value_copy (value, &copy);
   if (g_param_value_validate (pspec, &copy))
     {
-      g_autofree char *text = g_strdup_value_contents (value);
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "Option '%s': %s is out of range",
-                   pspec->name, text);
+      g_autofree char *text = g_strdup_value_contents (value), *wanted = describe_type (pspec);
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                   "Option '%s': %s is out of range; it is %s", pspec->name, ortrain_text_show (text), wanted);
       return FALSE;
     }
   g_object_set_property (object, pspec->name, value);
@@ -118,8 +167,7 @@ ortrain_option_set_from_text (GObject *object, const char *property, const char 
     }
   if (!ok)
     {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "Option '%s': '%s' is not a value of type %s", pspec->name, text, g_type_name (pspec->value_type));
+      ortrain_option_refuse (pspec, text, error);
       return FALSE;
     }
   return ortrain_option_set_checked (object, pspec, &value, error);

@@ -6,6 +6,8 @@
 #include "core/ortrain-errors.h"
 #include "core/ortrain-field-private.h"
 #include "core/ortrain-json-private.h"
+#include "core/ortrain-text-path-private.h"
+#include "core/ortrain-text-private.h"
 #include "session/ortrain-option-text-private.h"
 
 /**
@@ -306,11 +308,11 @@ ortrain_session_options_load_file (OrtrainSessionOptions *self, const char *path
           if (!fits || !ortrain_option_set_from_text (G_OBJECT (pass == 0 ? fresh : self), key, plain, NULL))
             {
               if (pspec == NULL)
-                g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                             "Options file '%s': there is no option '%s'", path, key);
+                g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "there is no option '%s'",
+                             ortrain_text_show (key));
               else
-                g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                             "Options file '%s': %s is not a value for '%s'", path, text, key);
+                ortrain_option_refuse (pspec, text, error);
+              g_prefix_error (error, "Options file '%s': ", ortrain_text_show_path (path));
               return FALSE;
             }
         }

@@ -2,6 +2,7 @@
 #include "ortrain.h"
 
 #include "core/ortrain-json-private.h"
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 #include "session/ortrain-option-text-private.h"
 
@@ -56,8 +57,7 @@ static gboolean
 wrong_value (GParamSpec *pspec, JsonNode *node, GError **error)
 {
   g_autofree char *text = json_to_string (node, FALSE);
-  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "Option '%s': %s is not a value of type %s",
-               pspec->name, text, g_type_name (pspec->value_type));
+  ortrain_option_refuse (pspec, text, error);
   return FALSE;
 }
 
@@ -102,7 +102,8 @@ set_from_json (GObject *object, const char *key, JsonNode *node, GError **error)
       for (gint64 i = 0; i < n; i++)
         {
           JsonNode *element = json_array_get_element (array, (guint) i);
-          if (!JSON_NODE_HOLDS_VALUE (element) || json_node_get_value_type (element) == G_TYPE_STRING)
+          if (!JSON_NODE_HOLDS_VALUE (element) || (json_node_get_value_type (element) != G_TYPE_DOUBLE &&
+                                                   json_node_get_value_type (element) != G_TYPE_INT64))
             return wrong_value (pspec, node, error);
           numbers[i] = (float) json_node_get_double (element);
         }
@@ -188,7 +189,7 @@ add_groups (OrtrainOptimizer *optimizer, JsonNode *node, GError **error)
       JsonNode *element = json_array_get_element (array, i);
       JsonObject *object = JSON_NODE_HOLDS_OBJECT (element) ? json_node_get_object (element) : NULL;
       const char *pattern =
-          object != NULL ? json_object_get_string_member_with_default (object, "pattern", NULL) : NULL;
+          object != NULL ? ortrain_json_get_string (json_object_get_member (object, "pattern")) : NULL;
       if (pattern == NULL)
         {
           array = NULL;
@@ -205,7 +206,7 @@ add_groups (OrtrainOptimizer *optimizer, JsonNode *node, GError **error)
     }
   if (array == NULL)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                 "Option 'groups' must be an array of objects with a 'pattern'");
+                 "Option 'groups' must be an array of objects with a 'pattern', which is a text");
   return array != NULL;
 }
 
@@ -217,14 +218,20 @@ object_from_json (const char *kind, JsonNode *node, GError **error)
   if (JSON_NODE_HOLDS_OBJECT (node))
     {
       json = json_node_get_object (node);
-      JsonNode *type = json_object_get_member (json, "type");
-      if (type != NULL && JSON_NODE_HOLDS_VALUE (type))
-        name = json_node_get_string (type);
+      name = ortrain_json_get_string (json_object_get_member (json, "type"));
     }
-  else if (JSON_NODE_HOLDS_VALUE (node))
-    name = json_node_get_string (node);
+  else
+    name = ortrain_json_get_string (node);
+  if (name == NULL)
+    {
+      g_autofree char *text = json_to_string (node, FALSE);
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                   "Option '%s' is an object with a 'type', which is a text, or that text, not %s", kind,
+                   ortrain_text_show (text));
+      return NULL;
+    }
   g_autoptr (GString) known = g_string_new (NULL);
-  GType type = name != NULL ? lookup (kind, name, known) : G_TYPE_INVALID;
+  GType type = lookup (kind, name, known);
   if (type == G_TYPE_INVALID)
     {
       lookup (kind, "", g_string_truncate (known, 0));
@@ -415,7 +422,7 @@ ortrain_training_options_load_file (OrtrainTrainingOptions *self, const char *pa
   while (json_object_iter_next (&iter, &key, &node))
     if (!load_member (fresh, key, node, error))
       {
-        g_prefix_error (error, "Options file '%s': ", path);
+        g_prefix_error (error, "Options file '%s': ", ortrain_text_show_path (path));
         return FALSE;
       }
 

@@ -2,6 +2,7 @@
 #include "session/ortrain-training-session-private.h"
 
 #include "checkpoint/ortrain-checkpoint.h"
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 
 #include <math.h>
@@ -288,13 +289,14 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
   if (format == NULL)
     {
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
-                   "'%s' is not a checkpoint of a training session", path);
+                   "'%s' is not a checkpoint of a training session", ortrain_text_show_path (path));
       return FALSE;
     }
   if (!g_variant_is_of_type (format, G_VARIANT_TYPE_UINT32) || g_variant_get_uint32 (format) > FORMAT)
     {
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_VERSION,
-                   "'%s' was written by a newer version of the library; update the library", path);
+                   "'%s' was written by a newer version of the library; update the library",
+                   ortrain_text_show_path (path));
       return FALSE;
     }
   guint64 updates, train_steps, seed;

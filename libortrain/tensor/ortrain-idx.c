@@ -4,6 +4,7 @@
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-path-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
@@ -136,6 +137,6 @@ ortrain_tensor_new_from_idx (const char *path, GError **error)
   if (tensor != NULL && !ortrain_mapped_file_check_bytes (bytes, error))
     g_clear_object (&tensor);
   if (tensor == NULL)
-    g_prefix_error (error, "%s: ", path);
+    g_prefix_error (error, "%s: ", ortrain_text_show_path (path));
   return tensor;
 }

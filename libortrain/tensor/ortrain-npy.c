@@ -5,6 +5,8 @@
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-path-private.h"
+#include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
@@ -196,6 +198,25 @@ fail (GError **error, const char *what)
   return NULL;
 }
 
+/* What to do about elements that are no numbers. descr: "|O", "<U5" */
+static const char *
+explain_type (const char *descr)
+{
+  switch (descr[0] != '\0' ? descr[1] : '\0')
+    {
+    case 'O':
+      return ": they are Python objects; convert them (NumPy: x.astype ('float32'))";
+    case 'U':
+    case 'S':
+      return ": they are texts; number them (NumPy: np.unique (x, return_inverse=True)[1])";
+    case 'M':
+    case 'm':
+      return ": they are times; convert them (NumPy: x.astype ('int64'))";
+    default:
+      return "";
+    }
+}
+
 OrtrainTensor *
 ortrain_npy_parse (GBytes *bytes, GError **error)
 {
@@ -240,9 +261,9 @@ ortrain_npy_parse (GBytes *bytes, GError **error)
     }
   if (dtype == ORTRAIN_DTYPE_UNDEFINED)
     {
-      g_autofree char *shown = g_utf8_make_valid (descr, (gssize) MIN (strlen (descr), 100));
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE,
-                   "the .npy data have elements of type %s, which is not supported", shown);
+                   "the .npy data have elements of type %s, which is not supported%s", ortrain_text_show (descr),
+                   explain_type (descr));
       return NULL;
     }
   gint64 n_elements;
@@ -312,7 +333,7 @@ ortrain_tensor_new_from_npy (const char *path, GError **error)
   if (tensor != NULL && !ortrain_mapped_file_check_bytes (bytes, error))
     g_clear_object (&tensor);
   if (tensor == NULL)
-    g_prefix_error (error, "%s: ", path);
+    g_prefix_error (error, "%s: ", ortrain_text_show_path (path));
   return tensor;
 }
 

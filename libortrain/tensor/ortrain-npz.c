@@ -4,6 +4,7 @@
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -164,6 +165,19 @@ read_entry (GBytes *bytes, const Entry *entry, GError **error)
   return ortrain_npy_parse (contents, error);
 }
 
+/* What other programs than NumPy put into an archive: folders, what macOS keeps beside each file, and texts. Without an ending,
+ * an entry is an array. */
+static gboolean
+is_foreign (const char *name)
+{
+  const char *slash = strrchr (name, '/');
+  const char *base = slash != NULL ? slash + 1 : name, *dot = strrchr (base, '.');
+  static const char *const endings[] = { ".txt", ".md",  ".json", ".csv", ".xml",  ".yaml", ".yml", ".pdf",
+                                         ".png", ".jpg", ".html", ".py",  ".toml", ".ini",  NULL };
+  return *base == '\0' || *base == '.' || g_str_has_prefix (name, "__MACOSX/") ||
+         (dot != NULL && g_strv_contains (endings, dot));
+}
+
 static gboolean
 parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
 {
@@ -195,6 +209,11 @@ parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
       if (entry.packed > left)
         return fail (error, "has entries that overlap");
       left -= entry.packed;
+      if (is_foreign (name))
+        {
+          p += 46 + name_length + extra_length + comment_length;
+          continue;
+        }
       g_autoptr (OrtrainTensor) tensor = read_entry (bytes, &entry, error);
       if (tensor == NULL)
         {
@@ -216,7 +235,8 @@ parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
  * @path: (type filename): a file that NumPy's `savez` or `savez_compressed` wrote
  * @error: return location for an error
  *
- * Reads a `.npz` file. Arrays that are neither compressed nor misaligned are mapped, not copied.
+ * Reads a `.npz` file. Arrays that are neither compressed nor misaligned are mapped, not copied. Folders, hidden files, what
+ * macOS adds, and files whose names end like those of texts or pictures are passed over.
  *
  * Returns: (transfer full): the arrays in the order of the file; %NULL with an [error@TensorError] or an error of
  *   [error@GLib.FileError]
@@ -232,7 +252,7 @@ ortrain_tensor_dict_new_from_npz (const char *path, GError **error)
   g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
   if (!parse (bytes, dict, error) || !ortrain_mapped_file_check_bytes (bytes, error))
     {
-      g_prefix_error (error, "%s: ", path);
+      g_prefix_error (error, "%s: ", ortrain_text_show_path (path));
       return NULL;
     }
   return g_steal_pointer (&dict);

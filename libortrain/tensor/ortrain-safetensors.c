@@ -5,6 +5,7 @@
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -561,7 +562,7 @@ ortrain_tensor_dict_new_from_safetensors (const char *path, GError **error)
   g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
   if (!ortrain_safetensors_parse (bytes, dict, NULL, error) || !ortrain_mapped_file_check_bytes (bytes, error))
     {
-      g_prefix_error (error, "%s: ", path);
+      g_prefix_error (error, "%s: ", ortrain_text_show_path (path));
       return NULL;
     }
   return g_steal_pointer (&dict);

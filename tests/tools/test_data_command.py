@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """The data that the `ortrain` command reads: test_data_command.py ORTRAIN."""
+import gzip
 import os
 import struct
+import subprocess
 import unittest
+import zipfile
 
 from ortrain_command import (     # unittest calls setUpModule
-                             INT64, Failures, field, main, node, npy, npz, ortrain, path, save, setUpModule, strict, tensor, value)
+                             INT64, Failures, environment, field, folder, main, node, npy, npz, ortrain, path, save, setUpModule, strict, tensor, value)
 
 N = 42
 X = [i * 37 % 101 / 101 for i in range(N * 3)]
@@ -176,6 +179,175 @@ class Links(Failures):
             ortrain("train", model, "--data", "linked.npz", "--checkpoint", "state", "--export", "direct.onnx", "--threads", "1", *links)
             ortrain("export", "state", "later.onnx", *links)
             self.assertEqual(*(open(path(name + ".onnx.data"), "rb").read() for name in ("direct", "later")))
+
+
+class Tables(Failures):
+    """Tables as spreadsheets, statistics programs and shells write them."""
+    ROWS = [(i % 7 / 4, -i / 8, "big" if i % 3 else "small") for i in range(24)]
+
+    def setUp(self):
+        save("table.onnx", [node(b"MatMul", [b"x", b"w"], b"y")], [tensor(b"w", 2, 2)], [value(b"x", b"n", 2)], [value(b"y", b"n", 2)])
+        write("plain.csv", self.text())
+        self.expected = self.train("plain.csv")
+
+    def text(self, separator=",", header="a,b,size", decimal=".", end="\n"):
+        rows = [header] + [f"{a},{b},{size}" for a, b, size in self.ROWS]
+        cells = [[cell.replace(".", decimal) for cell in row.split(",")] for row in rows]
+        return "".join(separator.join(row) + end for row in cells).encode()
+
+    def train(self, name, *more, **keywords):
+        ortrain("train", "table.onnx", "--data", name, "--epochs", "2", "--threads", "1", "--export", "of-table.onnx", *more, **keywords)
+        with open(path("of-table.onnx"), "rb") as trained, open(path("of-table.classes.json"), "rb") as classes:
+            return trained.read(), classes.read()
+
+    def refused(self, data, *more, name="wrong.csv"):
+        return self.fails(1, "train", "table.onnx", "--data", write(name, data), *more)
+
+    def test_separators(self):
+        for separator in ";\t|,":
+            for end in "\n", "\r\n", "\r":
+                self.assertEqual(self.train(write("other.csv", self.text(separator, end=end))), self.expected, (separator, end))
+        self.assertEqual(self.train(write("tabs.tsv", self.text("\t"))), self.expected)
+        self.assertEqual(self.train(write("decimal.csv", self.text(";", decimal=","))), self.expected)
+        self.assertEqual(self.train(write("bare.csv", self.text(";", decimal=",").split(b"\n", 1)[1])), self.expected)
+        self.assertEqual(self.train(write("odd.csv", self.text("~")), "--separator", "~"), self.expected)
+        for word, separator in ("semicolon", ";"), ("tab", "\t"), ("\\t", "\t"), ("bar", "|"), ("comma", ","):
+            self.assertEqual(self.train(write("named.csv", self.text(separator)), "--separator", word), self.expected, word)
+        # quotes hide what separates
+        quoted = self.text(";").replace(b"small", b'"small"').replace(b"a;b;size", b'"a,a";"b,b";"size, or so"')
+        self.assertEqual(self.train(write("quoted.csv", quoted)), self.expected)
+        for wrong in "commas", "", '"':
+            self.assertIn("--separator takes", ortrain("train", "table.onnx", "--data", "plain.csv", "--separator", wrong, status=2)[1])
+        self.assertIn("separated by ';'", self.refused(self.text(";") + b"1;2\n"))
+        self.assertIn("decimal sign ','", self.refused(self.text(";") + b"1,5;2;big\n"))
+        self.assertIn("'1.234,5' is not a number", self.refused(self.text(";", decimal=",") + b"1.234,5;2;big\n"))
+        self.assertIn("'1,5' is not a number", self.refused(self.text("\t") + b"1,5\t2\tbig\n"))      # may be thousands
+
+    def test_comments(self):
+        self.assertEqual(self.train(write("preface.csv", b"# made by me\n#\n# of; several | words\r\n" + self.text())), self.expected)
+        self.assertEqual(self.train(write("preface.csv", b"# made by me, and others\n" + self.text())), self.expected)
+        lines = self.text().split(b"\n")
+        between = b"\n".join(lines[:3] + [b"# of, three, cells", b""] + lines[3:])
+        self.assertIn("'# of' is not a number", self.refused(between))
+        self.assertEqual(self.train("wrong.csv", "--comment", "#"), self.expected)
+        self.assertEqual(self.train(write("percent.csv", between.replace(b"#", b"%%")), "--comment", "%%"), self.expected)
+        self.assertIn("are comments, set comment", self.refused(self.text() + b"# the end\n"))
+        # a header may begin with it
+        self.assertEqual(self.train(write("header.csv", b"#" + self.text())), self.expected)
+
+    def test_encodings(self):
+        text = self.text(header="größe,b,size")
+        for encoding, mark in ("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff"), ("utf-8", b"\xef\xbb\xbf"):
+            for separator in b",", b"\t":
+                data = mark + text.replace(b",", separator).decode().encode(encoding)
+                self.assertEqual(self.train(write("encoded.csv", data)), self.expected, encoding)
+        self.assertIn("UTF-16 without a byte order mark", self.refused(text.decode().encode("utf-16-le")))
+        self.assertIn("UTF-16 without a byte order mark", self.refused(text.decode().encode("utf-16-be")))
+        self.assertIn("no valid UTF-16LE", self.refused(b"\xff\xfea\x00\x00\xdc\n\x00"))
+        self.assertIn("line 3: a cell has a NUL", self.refused(self.text().replace(b"0.25", b"0.\x0025", 1)))
+        self.assertRegex(self.refused(self.text().replace(b"small", b"gro\xdf")), r"'gro\\xdf' is not UTF-8")
+        self.assertIn("0.25\\u{1b}[31m' is not a number", self.refused(self.text().replace(b"0.25", b"0.25\x1b[31m", 1)))
+        self.assertLess(len(self.refused(self.text() + b"1," + b"9" * 10 ** 6 + b"x,big\n")), 600)
+        self.assertIn("the file is empty", self.refused(b"\xff\xfe"))
+        for data, said in ((b"PK\3\4" + bytes(30), "ZIP archive"), (gzip.compress(text), "compressed"), (npy("f", (1,), [0]), "NumPy array")):
+            self.assertIn(said, self.refused(data))
+
+    def test_pipes(self):
+        def run(script):
+            done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=folder, timeout=60, env=environment)
+            return done.returncode, done.stdout + done.stderr
+
+        train = "ortrain train table.onnx --epochs 2 --threads 1 --export of-table.onnx "
+        for script in ("cat plain.csv | " + train + "--data /dev/stdin", train + "--data <(cat plain.csv)",
+                       train + "--data <(sleep 0.2; cat plain.csv)"):
+            os.unlink(path("of-table.onnx"))
+            status, said = run(script)
+            self.assertEqual(status, 0, said)
+            with open(path("of-table.onnx"), "rb") as file:
+                self.assertEqual(file.read(), self.expected[0], script)
+        self.assertIn("the file is empty", run(train + "--data <(true)")[1])
+        os.mkfifo(path("nobody"))
+        self.assertIn("the file is empty", run(train + "--data nobody")[1])
+        self.assertIn("options", run(train + "--data plain.csv --options <(echo '[1]')")[1].lower())
+        self.assertEqual(run(train + "--data plain.csv --options <(echo '{\"threads\": 1}')")[0], 0)
+
+
+class Archives(Failures):
+    def test_foreign(self):
+        """What other programs put into an archive is no array."""
+        save("table.onnx", [node(b"MatMul", [b"x", b"w"], b"y")], [tensor(b"w", 2, 2)], [value(b"x", b"n", 2)], [value(b"y", b"n", 2)])
+        arrays = {"x": ("f", (4, 2), range(8)), "labels": ("q", (4,), [0, 1, 0, 1])}
+        npz("foreign.npz", **arrays)
+        with zipfile.ZipFile(path("foreign.npz"), "a") as file:
+            for name in "__MACOSX/._x.npy", "folder/", ".DS_Store", "README.txt", "folder/notes.md", "._labels.npy":
+                file.writestr(name, b"anything")
+        self.assertIn("4 items", ortrain("train", "table.onnx", "--data", "foreign.npz")[0])
+        with zipfile.ZipFile(path("foreign.npz"), "a") as file:
+            file.writestr("noise.npy", b"anything")
+        self.assertIn("noise", self.fails(1, "train", "table.onnx", "--data", "foreign.npz"))
+        for descr, said in ("|O", "Python objects"), ("<U5", "texts"), ("<M8[s]", "times"), ("<f16", "not supported"):
+            npz("objects.npz", **arrays)
+            header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': (1,), }}".encode().ljust(117) + b"\n"
+            with zipfile.ZipFile(path("objects.npz"), "a") as file:
+                file.writestr("names.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(8))
+            message = self.fails(1, "train", "table.onnx", "--data", "objects.npz")
+            self.assertIn("objects.npz: names.npy: ", message)
+            self.assertIn(said, message)
+
+
+class Options(Failures):
+    """Files of options that are wrong in some way."""
+    def test_types(self):
+        for text, said in (('{"optimizer":{"type":"sgd","groups":[{"pattern":{}}]}}', "'pattern', which is a text"),
+                           ('{"losses":[{"type":"mse","output":"\\udfff","target":"labels"}]}', "the escape at byte 35 is no character"),
+                           ('{"losses":[{"type":"mse","output":"a\\u0000b"}]}', "is no character"),
+                           ('{"optimizer":{"type":3}}', "Option 'optimizer' is an object with a 'type', which is a text"),
+                           ('{"optimizer":[1]}', "Option 'optimizer' is an object with a 'type'"),
+                           ('{"optimizer":{"type":"sgd","learning-rate":{}}}', "Option 'learning-rate' is a number, not {}"),
+                           ('{"threads":"many"}', 'Option \'threads\' is a whole number from 0 to 1024, not "many"'),
+                           ('{"threads":1000000}', "Option 'threads': 1000000 is out of range; it is a whole number from 0 to 1024"),
+                           ('{"threads":1.5}', "Option 'threads' is a whole number from 0 to 1024, not 1.5"),
+                           ('{"deterministic":1}', "Option 'deterministic' is true or false, not 1"),
+                           ('{"precision":"f64"}', "Option 'precision' is one of f32, bf16, fp16, not \"f64\""),
+                           ('{"losses":[{"type":"cross-entropy","output":"y","class-weights":[1,null]}]}', "Option 'class-weights' is a Tensor"),
+                           ('{"max-grad-norm":"' + "9" * 10 ** 6 + '"}', "Option 'max-grad-norm' is a number, not"),
+                           ('{"trainable":[{}]}', "Option 'trainable' must be an array of strings"),
+                           ('{"loss-scaler":[]}', "Option 'loss-scaler' is a LossScaler"),
+                           ('[]', "the root must be an object")):
+            write("options.json", text.encode())
+            message = self.fails(1, "train", "cnn.onnx", "--data", "train.images,train.labels", "--options", "options.json")
+            self.assertIn(said, message)
+            self.assertTrue(message.startswith("ortrain: Options file 'options.json': "), message)
+            self.assertLess(len(message), 600)
+        write("options.json", b'{"losses":[{"type":"cross-entropy","output":"\\ud83d\\ude00"}]}')      # a pair is a character
+        self.assertIn("\U0001f600", self.fails(1, "train", "cnn.onnx", "--data", "train.images,train.labels", "--options", "options.json"))
+
+    def test_endless(self):
+        os.mkfifo(path("options.pipe"))
+        for name, said in ("/dev/zero", "it is a device, not a file"), ("options.pipe", "the text is empty"), (folder, "Is a directory"), ("absent.json", "No such"):
+            self.assertIn(said, self.fails(1, "train", "cnn.onnx", "--data", "train.images,train.labels", "--options", name))
+        with open(path("large.json"), "wb") as file:
+            file.truncate(1 << 40)
+        for option in "--options", "--classes":
+            self.assertIn("it has more than 16777216 bytes", self.fails(1, "train", "cnn.onnx", "--data", "train.images,train.labels", option, "large.json"))
+        self.assertIn("bytes", self.fails(1, "plan", "--csv", "large.json"))
+
+    def test_threads(self):
+        for command in ["train", "--data", "train.images,train.labels"], ["eval", "--data", "test.images,test.labels"], ["run"], ["bench"]:
+            for n in "1000000", "-1", "1025":
+                self.assertIn("--threads is from 0 to 1024", ortrain(command[0], "cnn.onnx", *command[1:], "--threads", n, status=2)[1])
+
+    def test_names(self):
+        """A name of a file never reaches a terminal with control characters."""
+        for name in "no\x1b[31mne.{}", "two\nlines.{}":
+            for words in (["info", name.format("onnx")], ["train", "cnn.onnx", "--data", name.format("npz")], ["train", "cnn.onnx", "--data", name.format("csv")],
+                          ["train", "cnn.onnx", "--data", "train.images,train.labels", "--options", name.format("json")],
+                          ["run", "cnn.onnx", "-i", "image=" + name.format("npy")], ["export", name.format("d"), "out.onnx"], ["plan", "--csv", name.format("csv")]):
+                for kind in "absent", "wrong":
+                    if kind == "wrong":
+                        write(words[-1].split("=")[-1] if words[0] not in ("info", "export") else words[1], b"wrong")
+                    message = self.fails(1, *words)
+                    self.assertTrue(message.isprintable(), message)
 
 
 class Losses(Failures):

@@ -84,8 +84,8 @@ run (int argc, char *argv[])
   ExitStatus status;
   if (!command_parse (&command_bench, entries, &argc, &argv, 1, 1, &status))
     return status;
-  if ((batch < 1 && batch != G_MININT) || (seq < 1 && seq != G_MININT) || steps < 1 || threads < 0)
-    return command_usage (&command_bench, "--batch, --seq and --steps are at least 1, --threads at least 0");
+  if ((batch < 1 && batch != G_MININT) || (seq < 1 && seq != G_MININT) || steps < 1 || !command_is_threads (threads))
+    return command_usage (&command_bench, "--batch, --seq and --steps are at least 1, --threads is from 0 to 1024");
   if (inputs != NULL && (batch != G_MININT || seq != G_MININT || dims != NULL))
     return command_usage (&command_bench, "--input has sizes of its own: no --batch, --seq or --dim belongs to it");
   if (loss_kind == NULL)

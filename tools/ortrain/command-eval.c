@@ -209,8 +209,8 @@ run (int argc, char *argv[])
     return status;
   if (path == NULL)
     return command_usage (&command_eval, "--data is missing");
-  if ((batch_size < 1 && batch_size != G_MININT) || threads < 0)
-    return command_usage (&command_eval, "--batch-size is at least 1, --threads at least 0");
+  if ((batch_size < 1 && batch_size != G_MININT) || !command_is_threads (threads))
+    return command_usage (&command_eval, "--batch-size is at least 1, --threads is from 0 to 1024");
   g_autofree char *given_target = g_strdup (target);
   if (target == NULL)
     target = g_strdup ("labels");

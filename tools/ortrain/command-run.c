@@ -143,8 +143,8 @@ run (int argc, char *argv[])
   ExitStatus status;
   if (!command_parse (&command_run, entries, &argc, &argv, 1, 1, &status))
     return status;
-  if (threads < 0)
-    return command_usage (&command_run, "--threads is at least 0");
+  if (!command_is_threads (threads))
+    return command_usage (&command_run, "--threads is from 0 to 1024");
   if (data != NULL ? !data_is_table (data) : table.header != NULL)
     return command_usage (&command_run, "--data is a FILE.csv with inputs; --header belongs to it");
 

@@ -489,9 +489,10 @@ run (int argc, char *argv[])
     return status;
   if (data == NULL)
     return command_usage (&command_train, "--data is missing");
-  if (epochs < 1 || (batches.batch_size < 1 && batches.batch_size != G_MININT) || threads < 0 || patience < 0)
-    return command_usage (&command_train,
-                          "--epochs and --batch-size are at least 1, --threads and --patience at least 0");
+  if (epochs < 1 || (batches.batch_size < 1 && batches.batch_size != G_MININT) || !command_is_threads (threads) ||
+      patience < 0)
+    return command_usage (
+        &command_train, "--epochs and --batch-size are at least 1, --patience at least 0, --threads is from 0 to 1024");
   if (!isfinite (learning_rate) || (learning_rate < 0 && learning_rate > NOT_GIVEN) || isinf (max_grad_norm) ||
       max_grad_norm < 0)
     return command_usage (&command_train, "--learning-rate and --max-grad-norm are numbers of at least 0");

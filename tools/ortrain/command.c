@@ -242,6 +242,12 @@ command_set_arena (GObject *options, const char *config)
 }
 
 gboolean
+command_is_threads (gint threads)
+{
+  return threads >= 0 && threads <= 1024;
+}
+
+gboolean
 command_set_offload (OrtrainTrainingOptions *options, const char *when, const char *folder, GError **error)
 {
   static const char *const words[] = { "off", "on", "auto" }; /* in the order of OrtrainOffload */

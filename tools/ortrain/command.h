@@ -63,6 +63,7 @@ gboolean command_parse_budget (const char *text, guint64 *bytes, GError **error)
 gboolean command_set_budget (GObject *options, const char *text, GError **error);
 /* Of training or session options: no memory pattern, and these options of the arena. */
 void command_set_arena (GObject *options, const char *config);
+gboolean command_is_threads (gint threads); /* what --threads may be; 0: not given, or all cores */
 gboolean command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when, GError **error);
 /* when, folder: NULL for what the environment says. */
 gboolean command_set_offload (OrtrainTrainingOptions *options, const char *when, const char *folder, GError **error);

@@ -4,7 +4,9 @@
 #include "command.h"
 #include "core/ortrain-text-private.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- tables ---- */
 
@@ -13,19 +15,52 @@ table_settings_clear (TableSettings *self)
 {
   g_free (self->header);
   g_free (self->classes);
+  g_free (self->separator);
+  g_free (self->comment);
 }
 
 gboolean
 data_is_table (const char *path)
 {
   g_autofree char *lower = g_ascii_strdown (path, -1);
-  return g_str_has_suffix (lower, ".csv");
+  static const char *const endings[] = { ".csv", ".tsv", ".tab", ".txt", ".psv" };
+  struct stat st;
+  for (guint i = 0; i < G_N_ELEMENTS (endings); i++)
+    if (g_str_has_suffix (lower, endings[i]))
+      return TRUE;
+  return g_stat (path, &st) == 0 && S_ISFIFO (st.st_mode); /* /dev/stdin, <(program) */
 }
 
 char **
 data_split_columns (const char *target)
 {
   return target != NULL ? g_strsplit (target, ",", -1) : NULL;
+}
+
+/* "tab", or the character itself. */
+static gboolean
+set_separator (OrtrainCsvFormat *format, const char *text, GError **error)
+{
+  static const struct
+  {
+    const char *word, *separator;
+  } words[] = { { "auto", NULL }, { "comma", "," }, { "semicolon", ";" },
+                { "tab", "\t" },  { "\\t", "\t" },  { "bar", "|" } };
+  for (guint i = 0; text != NULL && i < G_N_ELEMENTS (words); i++)
+    if (g_str_equal (text, words[i].word))
+      {
+        ortrain_csv_format_set_separator (format, words[i].separator);
+        return TRUE;
+      }
+  if (text != NULL && (*text <= 0 || text[1] != '\0' || strchr ("\"\n\r", *text) != NULL))
+    {
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                   "--separator takes comma, semicolon, tab, bar, auto, or one character, not '%s'",
+                   ortrain_text_show (text));
+      return FALSE;
+    }
+  ortrain_csv_format_set_separator (format, text);
+  return TRUE;
 }
 
 gboolean
@@ -42,6 +77,10 @@ data_set_table (OrtrainCsvFormat *format, const TableSettings *settings, const c
       return FALSE;
     }
   ortrain_csv_format_set_header (format, (OrtrainCsvHeader) i);
+  if (settings->comment != NULL)
+    ortrain_csv_format_set_comment (format, *settings->comment != '\0' ? settings->comment : NULL);
+  if (!set_separator (format, settings->separator, error))
+    return FALSE;
   return classes == NULL || ortrain_csv_format_load_classes (format, classes, error);
 }
 

@@ -8,14 +8,22 @@
 /* What train, eval and run are told about tables. */
 typedef struct
 {
-  char *header, *classes; /* as typed, or NULL */
+  char *header, *classes, *separator, *comment; /* as typed, or NULL */
 } TableSettings;
 
 /* For the tables of options. */
-#define TABLE_ENTRIES(settings)                                                                                        \
-  {                                                                                                                    \
-    "header", 0, 0, G_OPTION_ARG_STRING, &(settings).header,                                                           \
-        "Whether a table begins with the names of its columns: yes, no, auto (auto)", "WORD"                           \
+#define TABLE_ENTRIES(settings)                                                                                             \
+  { "header",                                                                                                               \
+    0,                                                                                                                      \
+    0,                                                                                                                      \
+    G_OPTION_ARG_STRING,                                                                                                    \
+    &(settings).header,                                                                                                     \
+    "Whether a table begins with the names of its columns: yes, no, auto (auto)",                                           \
+    "WORD" },                                                                                                               \
+      { "separator", 0, 0, G_OPTION_ARG_STRING, &(settings).separator, "auto, comma, semicolon, tab, bar (auto)", "CHAR" }, \
+  {                                                                                                                         \
+    "comment", 0, 0, G_OPTION_ARG_STRING, &(settings).comment,                                                              \
+        "Pass over lines of a table that begin with this, such as # (none but before the first row)", "TEXT"                \
   }
 
 void table_settings_clear (TableSettings *self);

@@ -69,15 +69,17 @@ split_side (const char *side, const PlanSettings *common, PlanSettings *own, gbo
       return NULL;
     }
   char **const texts[] = {
-    &own->batch, &own->immediate, &own->precision, &own->state, &own->budget_text, &own->config
+    &own->batch,  &own->immediate, &own->precision, &own->state, &own->budget_text,
+    &own->config, &own->offload,   &own->output,    &own->loss,
   };
-  char *const commons[] = { common->batch, common->immediate,   common->precision,
-                            common->state, common->budget_text, common->config };
+  char *const commons[] = { common->batch,  common->immediate, common->precision, common->state, common->budget_text,
+                            common->config, common->offload,   common->output,    common->loss };
   for (guint i = 0; i < G_N_ELEMENTS (texts); i++)
     if (*texts[i] == NULL)
       *texts[i] = g_strdup (commons[i]);
   if (own->dims == NULL)
     own->dims = g_strdupv (common->dims);
+  own->allow_links = own->allow_links || common->allow_links;
   if (own->seq == G_MININT)
     own->seq = common->seq;
   if (own->level == -1)

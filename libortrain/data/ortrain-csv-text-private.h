@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <glib.h>
+
+/* The text of a table before it is read: its encoding, what separates its cells, which lines are comments. */
+
+/* UTF-8 without a byte order mark, of a file in UTF-8 or, with a mark, in UTF-16. NULL with ORTRAIN_DATA_ERROR_INVALID: it
+ * is no text, and the error says what it seems to be; ORTRAIN_DATA_ERROR_EMPTY: there is none. */
+GBytes *ortrain_csv_text_decode (GBytes *file, GError **error);
+
+/* What separates the cells: one of , ; | and the tabulator, by the first lines. Inside of double quotes none does.
+ * comment: what begins a comment, or NULL */
+char ortrain_csv_text_find_separator (const char *text, gsize size, const char *comment);
+
+/* How many bytes of the beginning are lines of comments that nobody announced: they begin with # and have another number of
+ * cells than the line after them. n_lines: how many lines */
+gsize ortrain_csv_text_skip_preface (const char *text, gsize size, char separator, gint64 *n_lines);
+
+/* A number; where a semicolon separates cells, it may have a decimal comma. decimal: NUL, or the decimal sign that was seen
+ * before, which may not change. */
+gboolean ortrain_csv_text_parse_number (const char *text, char separator, char *decimal, double *value);

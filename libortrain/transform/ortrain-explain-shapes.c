@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "transform/ortrain-explain-shapes-private.h"
+
+#include "core/ortrain-errors.h"
+#include "core/ortrain-text-private.h"
+#include "tensor/ortrain-tensor-private.h"
+
+#include <string.h>
+
+#define MAX_NODES 48    /* that are looked at behind an input, the nearest first */
+#define MAX_SIZES 12    /* that are tried for a dimension */
+#define MAX_TRIES 64    /* each of which infers the whole graph */
+#define MAX_GRAPH 20000 /* nodes of a graph for which that takes no time that anybody notices */
+#define MAX_ELEMENTS 8  /* of constants such as the shape of a Reshape */
+
+static void
+add_size (GArray *sizes, gint64 size)
+{
+  for (guint i = 0; i < sizes->len; i++)
+    if (g_array_index (sizes, gint64, i) == size)
+      return;
+  if (size > 0 && sizes->len < MAX_SIZES)
+    g_array_append_val (sizes, size);
+}
+
+/* Those of a weight, and the elements of a small constant of integers. */
+static void
+add_sizes_of (GArray *sizes, const OrtrainValue *operand)
+{
+  if (operand->kind == ORTRAIN_VALUE_COMPUTED || operand->kind == ORTRAIN_VALUE_INPUT)
+    return;
+  for (gint d = 0; d < operand->rank; d++)
+    if (ortrain_dim_is_int (operand->dims[d]))
+      add_size (sizes, operand->dims[d].value);
+  const gboolean is_small = operand->tensor != NULL && operand->dtype == ORTRAIN_DTYPE_INT64 &&
+                            ortrain_tensor_get_n_elements (operand->tensor) <= MAX_ELEMENTS;
+  for (gint64 i = 0; is_small && i < ortrain_tensor_get_n_elements (operand->tensor); i++)
+    add_size (sizes, (gint64) ortrain_tensor_get_scalar (operand->tensor, i));
+}
+
+/* Sizes that the nodes behind an input may want. */
+static GArray *
+find_sizes (const OrtrainValue *input)
+{
+  GArray *sizes = g_array_new (FALSE, FALSE, sizeof (gint64));
+  g_autoptr (GPtrArray) nodes = g_ptr_array_new ();
+  g_autoptr (GHashTable) seen = g_hash_table_new (NULL, NULL);
+  const OrtrainValue *value = input;
+  for (guint n = 0;; n++)
+    {
+      for (guint u = 0; value != NULL && u < value->uses.n && nodes->len < MAX_NODES; u++)
+        if (g_hash_table_add (seen, value->uses.items[u].node))
+          g_ptr_array_add (nodes, value->uses.items[u].node);
+      if (n >= nodes->len)
+        return sizes;
+      const OrtrainNode *node = nodes->pdata[n];
+      for (guint i = 0; i < node->inputs->len; i++)
+        if (node->inputs->pdata[i] != NULL)
+          add_sizes_of (sizes, node->inputs->pdata[i]);
+      value = ortrain_node_output (node, 0);
+    }
+}
+
+/* A dimension of an input, and what it might have to be. */
+typedef struct
+{
+  const OrtrainSpecializeInput *input;
+  guint axis;
+  gint64 size;
+} Change;
+
+/* Whether the inputs are right with the change, in all places that have the same symbol. */
+static gboolean
+is_right (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs, const OrtrainValue *value,
+          const Change *change)
+{
+  g_autofree OrtrainSpecializeInput *changed = g_memdup2 (inputs, n_inputs * sizeof *inputs);
+  g_autofree gint64 *dims = g_new (gint64, (gsize) n_inputs * ORTRAIN_MAX_RANK);
+  for (guint i = 0; i < n_inputs; i++)
+    {
+      gint64 *own = dims + (gsize) i * ORTRAIN_MAX_RANK;
+      const OrtrainValue *other = ortrain_graph_find_value (graph, inputs[i].name);
+      memcpy (own, inputs[i].dims, inputs[i].rank * sizeof *own);
+      changed[i].dims = own;
+      for (guint d = 0; d < inputs[i].rank; d++)
+        if ((&inputs[i] == change->input && d == change->axis) ||
+            (other != NULL && (gint) d < other->rank && (gint) change->axis < value->rank &&
+             ortrain_dim_equal (other->dims[d], value->dims[change->axis])))
+          own[d] = change->size;
+      if (inputs[i].contents != NULL && memcmp (own, inputs[i].dims, inputs[i].rank * sizeof *own) != 0)
+        return FALSE;
+    }
+  g_autoptr (OrtrainGraph) made = ortrain_specialize (graph, changed, n_inputs, NULL);
+  return made != NULL;
+}
+
+/* Whether the size is tried for this dimension already, under another input that has the same symbol. */
+static gboolean
+is_tried (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint i, const OrtrainValue *value, guint axis)
+{
+  for (guint k = 0; k <= i; k++)
+    {
+      const OrtrainValue *other = ortrain_graph_find_value (graph, inputs[k].name);
+      for (gint d = 0; other != NULL && d < other->rank && (k < i || d < (gint) axis); d++)
+        if ((gint) axis < value->rank && ortrain_dim_equal (other->dims[d], value->dims[axis]))
+          return TRUE;
+    }
+  return FALSE;
+}
+
+/* Counts the changes that make the inputs right; the last of them is in found. */
+static guint
+find_changes (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs, Change *found)
+{
+  guint n_right = 0, n_tries = 0;
+  for (guint i = 0; i < n_inputs; i++)
+    {
+      const OrtrainValue *value = ortrain_graph_find_value (graph, inputs[i].name);
+      if (value == NULL || value->kind != ORTRAIN_VALUE_INPUT || inputs[i].contents != NULL)
+        continue;
+      g_autoptr (GArray) sizes = find_sizes (value);
+      for (guint d = inputs[i].rank; d-- > 0;)
+        {
+          if (((gint) d < value->rank && ortrain_dim_is_int (value->dims[d])) || is_tried (graph, inputs, i, value, d))
+            continue;
+          for (guint k = 0; k < sizes->len && n_tries < MAX_TRIES; k++)
+            {
+              const Change change = { &inputs[i], d, g_array_index (sizes, gint64, k) };
+              if (change.size == inputs[i].dims[d])
+                continue;
+              n_tries++;
+              if (!is_right (graph, inputs, n_inputs, value, &change))
+                continue;
+              *found = change;
+              n_right++;
+            }
+        }
+    }
+  return n_right;
+}
+
+void
+ortrain_explain_shapes (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs, GError **error)
+{
+  Change change;
+  if (error == NULL || !g_error_matches (*error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE) ||
+      graph->nodes->len > MAX_GRAPH || find_changes (graph, inputs, n_inputs, &change) != 1)
+    return;
+  gint64 dims[ORTRAIN_MAX_RANK];
+  memcpy (dims, change.input->dims, change.input->rank * sizeof *dims);
+  dims[change.axis] = change.size;
+  g_autofree char *is = ortrain_shape_to_string (change.input->dims, change.input->rank);
+  g_autofree char *wanted = ortrain_shape_to_string (dims, change.input->rank);
+  g_prefix_error (error, "Input '%s' is %s, the model needs %s: ", ortrain_text_show (change.input->name), is, wanted);
+}
