@@ -33,6 +33,7 @@ ortrain_graph_clone (OrtrainGraph *self)
       clone->on_host = source->on_host;
       clone->relies_on_declaration = source->relies_on_declaration;
       clone->scoped_name = source->scoped_name;
+      clone->provenance = source->provenance;
       values[i] = clone;
     }
   for (guint i = 0; i < self->values->len; i++)

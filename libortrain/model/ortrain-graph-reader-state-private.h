@@ -126,6 +126,10 @@ void ortrain_reader_function_free (gpointer data);
 /* The module that a node is in, and what its initializers are called there, if the file says so. */
 void ortrain_reader_read_scope (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto, OrtrainNode *node);
 
+/* model/ortrain-provenance-reader.c */
+/* What the file says its initializers are; the graph is complete. */
+void ortrain_reader_read_provenance (OrtrainReaderState *state);
+
 /* model/ortrain-attribute-reader.c */
 gboolean ortrain_reader_read_attributes (OrtrainReaderState *state, OrtrainReaderScope *scope,
                                          const Ortrain__Ox__NodeProto *node, OrtrainAttributes *to, GError **error);

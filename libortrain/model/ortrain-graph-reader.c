@@ -372,6 +372,7 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
   self->graph = read_graph (&state, NULL, graph, NULL, error);
   if (self->graph == NULL)
     return FALSE;
+  ortrain_reader_read_provenance (&state);
   if (state.n_inlined > 0)
     g_ptr_array_add (
         self->notes,

@@ -5,8 +5,10 @@
 
 #include <glib.h>
 
-/* What exporters write beside a node, for people and tools: NodeProto.metadata_props. It is advice: what is malformed,
- * longer than max_bytes, or no UTF-8 is treated as absent. */
+/* What exporters write beside a message, for people and tools: its metadata_props, the field `number`. It is advice: what
+ * is malformed, longer than max_bytes, or no UTF-8 is treated as absent. */
+char *ortrain_message_metadata_dup (const ProtobufCMessage *message, guint number, const char *key, guint64 max_bytes);
+/* The same of a node. */
 char *ortrain_node_metadata_dup (const Ortrain__Ox__NodeProto *node, const char *key, guint64 max_bytes);
 
 #define ORTRAIN_METADATA_FX_NODE "pkg.torch.onnx.fx_node"

@@ -43,18 +43,24 @@ read_entry (const ProtobufCMessageUnknownField *field, const char *key, guint64 
 }
 
 char *
-ortrain_node_metadata_dup (const Ortrain__Ox__NodeProto *node, const char *key, guint64 max_bytes)
+ortrain_message_metadata_dup (const ProtobufCMessage *message, guint number, const char *key, guint64 max_bytes)
 {
-  for (guint i = 0; i < node->base.n_unknown_fields; i++)
+  for (guint i = 0; i < message->n_unknown_fields; i++)
     {
-      const ProtobufCMessageUnknownField *field = &node->base.unknown_fields[i];
-      char *value = field->tag == FIELD_METADATA && field->wire_type == PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED
+      const ProtobufCMessageUnknownField *field = &message->unknown_fields[i];
+      char *value = field->tag == number && field->wire_type == PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED
                         ? read_entry (field, key, max_bytes)
                         : NULL;
       if (value != NULL)
         return value;
     }
   return NULL;
+}
+
+char *
+ortrain_node_metadata_dup (const Ortrain__Ox__NodeProto *node, const char *key, guint64 max_bytes)
+{
+  return ortrain_message_metadata_dup (&node->base, FIELD_METADATA, key, max_bytes);
 }
 
 /* ---- scopes ---- */

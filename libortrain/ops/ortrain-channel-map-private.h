@@ -35,6 +35,7 @@ gboolean ortrain_channel_map_is_stored_operand (const OrtrainChannelMap *self, c
 /* Whether operand i of a matrix product is a matrix of weights; else *reason says why not. */
 gboolean ortrain_channel_map_is_factor (const OrtrainChannelMap *self, const OrtrainNode *node, guint i,
                                         const char **reason);
+gboolean ortrain_channel_map_is_search (const OrtrainNode *node);
 /* Whether rows of the node's table are looked up where data choose them. */
 gboolean ortrain_channel_map_is_table (const OrtrainChannelMap *self, const OrtrainNode *node);
 

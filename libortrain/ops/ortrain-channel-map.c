@@ -60,7 +60,8 @@ ortrain_channel_map_is_factor (const OrtrainChannelMap *self, const OrtrainNode 
 {
   OrtrainValue *value = node->inputs->pdata[i], *other = ortrain_node_input (node, 1 - i);
   *reason = NULL;
-  if (other == NULL)
+  if (other == NULL || value->provenance == ORTRAIN_PROVENANCE_PARAMETER ||
+      value->provenance == ORTRAIN_PROVENANCE_MODULE)
     return TRUE;
   const gint axis = get_summed_axis (node, i, value->rank);
   if (i == 0 && value->rank > 1 && ortrain_channels_is_one (value->dims[axis]))
@@ -70,6 +71,32 @@ ortrain_channel_map_is_factor (const OrtrainChannelMap *self, const OrtrainNode 
   else if (ortrain_channel_map_get (self, other)->stored && ortrain_channels_is_initializer (value) && i == 0)
     *reason = ortrain_stored_values_explain_grid (value->tensor);
   return *reason == NULL;
+}
+
+/* Indices that the model has found, as those of the largest score. */
+static gboolean
+is_found (const OrtrainValue *indices)
+{
+  for (guint depth = 0; indices != NULL && indices->producer != NULL && depth < 16; depth++)
+    {
+      const OrtrainNode *node = indices->producer;
+      const OrtrainValue *x = ortrain_node_input (node, 0);
+      if (node->op == NULL || x == NULL)
+        return FALSE;
+      if (ortrain_dtype_is_floating (x->dtype))
+        return (node->op->flags & ORTRAIN_OP_NO_GRADIENT) != 0 &&
+               !(node->op->flags & (ORTRAIN_OP_SHAPE_ONLY | ORTRAIN_OP_POINTWISE));
+      indices = x;
+    }
+  return FALSE;
+}
+
+/* A table of one number for each result of a search: it gives classes their values. */
+gboolean
+ortrain_channel_map_is_search (const OrtrainNode *node)
+{
+  const OrtrainValue *table = ortrain_node_input (node, 0);
+  return table != NULL && table->rank == 1 && is_found (ortrain_node_input (node, 1));
 }
 
 /* Rows are looked up where data choose them. One row, always the same, is what its use makes of it. */
@@ -360,7 +387,7 @@ ortrain_channel_map_visit (OrtrainChannelMap *self, const OrtrainNode *node)
   for (guint i = 0; stored && i < node->inputs->len; i++)
     {
       const OrtrainValue *value = node->inputs->pdata[i];
-      if (value == NULL)
+      if (value == NULL || (i > 0 && node->op->kind == ORTRAIN_OP_KIND_CAST_LIKE)) /* its type is all that is read */
         continue;
       stored = (node->op->flags & ORTRAIN_OP_SHAPE_ONLY) || ortrain_channel_map_get (self, value)->stored;
       has_weights =

@@ -206,7 +206,7 @@ grad_resize (OrtrainGradContext *ctx, GError **error)
 static const OrtrainOpDef rows[] = {
   { .name = "Resize", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 10, .min_inputs = 1, .max_inputs = 4, .min_outputs = 1, .max_outputs = 1,
     .shape_inputs = 0xe, .no_grad_inputs = 0xe, .vector_inputs = 0xe, .types = ".ffl", .infer = infer_resize, .gradient = grad_resize,
-    .upgrade = upgrade_resize, .channels = ORTRAIN_CHANNELS_ALIGNED,
+    .upgrade = upgrade_resize, .weight_through = 1, .channels = ORTRAIN_CHANNELS_ALIGNED,
     .input_roles = { NULL, "region", "scale factors" } },
   { .name = "ResizeGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 5, .min_outputs = 1,
     .max_outputs = 1, .shape_inputs = 0x1e, .no_grad_inputs = 0x1e, .vector_inputs = 0x1e, .types = ".lffl", .infer = infer_resize_grad, .expand = ortrain_body_resize_grad },

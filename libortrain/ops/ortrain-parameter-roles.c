@@ -3,12 +3,14 @@
 
 #include "core/ortrain-dtype-private.h"
 #include "ops/ortrain-channel-map-private.h"
+#include "ops/ortrain-parameter-evidence-private.h"
 #include "ops/ortrain-stored-values-private.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A file does not say which of its tensors are parameters. What a tensor is follows from where it is used:
+/* Which tensors of a file are parameters. ortrain-parameter-evidence.c decides, from what the file says, from their
+ * values, and from their use, which is found here:
  *
  * - an operator's row has inputs that are weights (the kernel of Conv, the table of Gather) and inputs that are none
  *   (limits, exponents, initial states);
@@ -30,9 +32,10 @@ typedef struct
 {
   OrtrainChannelMap map;
   guint8 *followed;         /* Followed, by the ids of values */
-  GHashTable *role_indices; /* initializer → its position in `roles`, plus one */
-  GArray *roles;
-  GArray *stack; /* of Step */
+  GHashTable *role_indices; /* initializer → its position in `roles` and `evidence`, plus one */
+  GArray *roles;            /* of OrtrainParameterRole */
+  GArray *evidence;         /* of OrtrainParameterEvidence */
+  GArray *stack;            /* of Step */
 } Analysis;
 
 typedef struct
@@ -55,20 +58,24 @@ count_bits (guint32 mask)
 
 /* ---- what an initializer is ---- */
 
-static OrtrainParameterRole *
-get_role (Analysis *self, const OrtrainValue *value)
+static OrtrainParameterEvidence *
+get_evidence (Analysis *self, const OrtrainValue *value)
 {
   guint index = GPOINTER_TO_UINT (g_hash_table_lookup (self->role_indices, value));
-  return index > 0 ? &g_array_index (self->roles, OrtrainParameterRole, index - 1) : NULL;
+  return index > 0 ? &g_array_index (self->evidence, OrtrainParameterEvidence, index - 1) : NULL;
 }
 
+/* Of several uses, the one that speaks most for a weight is what counts. */
 static void
-set_role (OrtrainParameterRole *role, gboolean is_weight, const char *reason)
+add_evidence (Analysis *self, const OrtrainParameterEvidence *found, const char *reason)
 {
-  if (role == NULL || role->is_weight || (!is_weight && role->reason != NULL))
+  OrtrainParameterEvidence *known = get_evidence (self, found->value);
+  if (known == NULL || found->use <= known->use)
     return;
+  OrtrainParameterRole *role = &g_array_index (self->roles, OrtrainParameterRole,
+                                               known - (OrtrainParameterEvidence *) (gpointer) self->evidence->data);
+  *known = *found;
   g_free (role->reason);
-  role->is_weight = is_weight;
   role->reason = g_strdup (reason);
 }
 
@@ -77,8 +84,19 @@ typedef enum
   OPERAND_SLOT,  /* where an operator has a weight: its values say nothing */
   OPERAND_TABLE, /* rows that are looked up */
   OPERAND_BROADCAST,
+  OPERAND_OF_SEARCH, /* one number for each result of a search */
   OPERAND_OF_SCORES, /* added to the products of positions with positions */
 } OperandKind;
+
+/* Whether it has a number of its own for each element of the result, those of all items of the batch too. */
+static gboolean
+is_whole (const OrtrainNode *node, const OrtrainValue *operand)
+{
+  const OrtrainValue *y = ortrain_node_output (node, 0);
+  return y != NULL && operand->rank >= 2 && operand->rank == y->rank &&
+         (ortrain_channels_get_wide_axes (operand) & 1) != 0 &&
+         ortrain_channels_get_wide_axes (operand) == ortrain_channels_get_wide_axes (y);
+}
 
 /* All initializers that a stored operand is computed from become weights, but for those whose values are of no
  * weight. */
@@ -103,16 +121,31 @@ follow (Analysis *self, const OrtrainNode *of, OrtrainValue *operand, gboolean i
       self->followed[value->id] |= (guint8) as;
       if (ortrain_channels_is_initializer (value))
         {
+          OrtrainParameterEvidence found = { .value = value,
+                                             .use = !is_weight ? ORTRAIN_USE_CONSTANT
+                                                    : kind == OPERAND_SLOT || kind == OPERAND_TABLE
+                                                        ? ORTRAIN_USE_SLOT
+                                                        : ORTRAIN_USE_SHIFTED,
+                                             .is_direct = step.is_direct,
+                                             .is_kernel = of->op->channels == ORTRAIN_CHANNELS_SECOND,
+                                             .is_whole = kind != OPERAND_SLOT && is_whole (of, operand),
+                                             .is_norm = (of->op->flags & ORTRAIN_OP_NORMALIZES) != 0 };
           const char *other = NULL;
-          if (is_weight && kind != OPERAND_SLOT)
-            other = ortrain_stored_values_explain (value->tensor, kind != OPERAND_TABLE);
+          if (is_weight && kind == OPERAND_OF_SEARCH)
+            other = found.noun = "values of classes";
+          else if (is_weight && kind != OPERAND_SLOT)
+            other = found.noun = ortrain_stored_values_explain (value->tensor, kind != OPERAND_TABLE, &found.is_weak);
           if (is_weight && other == NULL && kind == OPERAND_OF_SCORES && ortrain_stored_values_are (value->tensor, 0))
-            other = "zeros";
+            {
+              other = found.noun = "zeros";
+              found.is_weak = TRUE;
+            }
           if (is_weight && other == NULL && ortrain_tensor_get_n_elements (value->tensor) == 1 && !one_number)
             other = "one number";
+          found.use = other != NULL ? ORTRAIN_USE_CONSTANT : found.use;
           g_autofree char *node_text = other != NULL ? ortrain_node_describe (of) : NULL;
           g_autofree char *text = other != NULL ? g_strdup_printf ("%s: operand of %s", other, node_text) : NULL;
-          set_role (get_role (self, value), is_weight && other == NULL, text != NULL ? text : reason);
+          add_evidence (self, &found, text != NULL ? text : reason);
           continue;
         }
       const OrtrainNode *node = value->producer;
@@ -147,7 +180,9 @@ visit_weight_inputs (Analysis *self, OrtrainNode *node)
       if (is_weight && ortrain_channels_get_weight_through (node) != 0)
         {
           kind = OPERAND_TABLE;
-          if (!ortrain_channel_map_is_table (&self->map, node))
+          if (ortrain_channel_map_is_search (node))
+            kind = OPERAND_OF_SEARCH;
+          else if (!ortrain_channel_map_is_table (&self->map, node))
             continue;
         }
       g_autofree char *text = ortrain_node_describe (node);
@@ -204,9 +239,10 @@ lies_along (const Analysis *self, const OrtrainValue *operand, const OrtrainValu
         units |= 1u << i;
       if (!(wide >> i & 1))
         continue;
+      /* Where x has one index, the operand gives it further channels. */
       if (is_channel)
         here |= 1u << i;
-      else
+      else if (i + shift < 0 || !scales || !ortrain_channels_is_one (x->dims[i + shift]))
         elsewhere |= 1u << i;
     }
   *one_unit = wide == 0 && units != 0 && count_bits (channels) == 1;
@@ -265,14 +301,15 @@ visit_neutral_normalization (Analysis *self, const OrtrainNode *scale, const Ort
   for (guint i = 1; !has_view && i <= 2; i++)
     {
       const OrtrainValue *value = ortrain_node_input (node, i);
-      if (value == NULL || get_role (self, value) == NULL || !ortrain_stored_values_are (value->tensor, i == 1 ? 1 : 0))
+      if (value == NULL || get_evidence (self, value) == NULL ||
+          !ortrain_stored_values_are (value->tensor, i == 1 ? 1 : 0))
         return;
     }
   for (guint i = 1; i <= 2; i++)
     {
       OrtrainValue *value = ortrain_node_input (node, i);
-      OrtrainParameterRole *role = value != NULL ? get_role (self, value) : NULL;
-      gboolean is_neutral = role != NULL && ortrain_stored_values_are (value->tensor, i == 1 ? 1 : 0);
+      OrtrainParameterEvidence *evidence = value != NULL ? get_evidence (self, value) : NULL;
+      gboolean is_neutral = evidence != NULL && ortrain_stored_values_are (value->tensor, i == 1 ? 1 : 0);
       for (guint u = 0; is_neutral && u < value->uses.n; u++)
         {
           const OrtrainNode *user = value->uses.items[u].node;
@@ -281,9 +318,10 @@ visit_neutral_normalization (Analysis *self, const OrtrainNode *scale, const Ort
       if (!is_neutral)
         continue;
       g_autofree char *text = ortrain_node_describe (node);
-      g_free (role->reason);
-      role->is_weight = FALSE;
-      role->reason = g_strdup_printf ("%s of %s, which is scaled again behind it", i == 1 ? "ones" : "zeros", text);
+      g_autofree char *reason =
+          g_strdup_printf ("%s of %s, which is scaled again behind it", i == 1 ? "ones" : "zeros", text);
+      evidence->use = ORTRAIN_USE_OTHER;
+      add_evidence (self, &(OrtrainParameterEvidence){ .value = value, .use = ORTRAIN_USE_CONSTANT }, reason);
     }
 }
 
@@ -386,8 +424,9 @@ role_clear (gpointer data)
 
 /* What decides a shape cannot be changed by training, whatever else it is. */
 static void
-visit_uses (OrtrainParameterRole *role)
+visit_uses (OrtrainParameterRole *role, const OrtrainParameterEvidence *evidence)
 {
+  const OrtrainParameterVerdict verdict = ortrain_parameter_evidence_decide (evidence);
   const OrtrainValue *value = role->value;
   for (guint u = 0; u < value->uses.n; u++)
     {
@@ -402,20 +441,30 @@ visit_uses (OrtrainParameterRole *role)
       g_autofree char *text = ortrain_node_describe (use->node);
       const char *name = get_input_role (use->node, use->index);
       g_free (role->reason);
-      role->is_weight = FALSE;
       role->reason = g_strdup_printf ("%s of %s: decides a shape", name != NULL ? name : "operand", text);
       return;
     }
-  if (role->reason != NULL)
-    return;
-  if (value->uses.n == 0)
+  if (role->reason == NULL && value->uses.n == 0)
     {
       role->reason = g_strdup (value->is_output ? "an output of the model" : "not used");
       return;
     }
-  g_autofree char *text = ortrain_node_describe (value->uses.items[0].node);
-  const gboolean one = ortrain_tensor_get_n_elements (value->tensor) == 1;
-  role->reason = g_strdup_printf ("%soperand of %s", one ? "one number: " : "", text);
+  /* Exporters store a scale of ones and a variance of ones once. */
+  const gboolean is_possible = !role->is_statistic || evidence->use == ORTRAIN_USE_SLOT;
+  role->is_weight = verdict.is_weight && is_possible;
+  role->is_uncertain = verdict.is_uncertain && is_possible;
+  if (role->reason == NULL)
+    {
+      g_autofree char *text = ortrain_node_describe (value->uses.items[0].node);
+      const gboolean one = ortrain_tensor_get_n_elements (value->tensor) == 1;
+      role->reason = g_strdup_printf ("%soperand of %s", one ? "one number: " : "", text);
+    }
+  if (verdict.because != NULL && !g_str_has_prefix (role->reason, verdict.because))
+    {
+      char *reason = g_strdup_printf ("%s: %s", verdict.because, role->reason);
+      g_free (role->reason);
+      role->reason = reason;
+    }
 }
 
 /* What stands inside a function or a branch cannot be written back: a function's body is stored once for all its
@@ -428,7 +477,7 @@ visit_enclosure (OrtrainParameterRole *role)
   char *reason = g_strdup_printf ("%s, inside %s", role->reason, role->value->enclosure);
   g_free (role->reason);
   role->reason = reason;
-  role->is_weight = FALSE;
+  role->is_weight = role->is_uncertain = FALSE;
   role->is_enclosed = TRUE;
 }
 
@@ -440,6 +489,7 @@ ortrain_parameter_roles_find (OrtrainGraph *graph)
   self.followed = g_new0 (guint8, graph->values->len + 1);
   self.role_indices = g_hash_table_new (NULL, NULL);
   self.roles = g_array_new (FALSE, TRUE, sizeof (OrtrainParameterRole));
+  self.evidence = g_array_new (FALSE, TRUE, sizeof (OrtrainParameterEvidence));
   self.stack = g_array_new (FALSE, FALSE, sizeof (Step));
   g_array_set_clear_func (self.roles, role_clear);
   for (guint i = 0; i < graph->initializers->len; i++)
@@ -448,7 +498,9 @@ ortrain_parameter_roles_find (OrtrainGraph *graph)
       if (!ortrain_channels_is_initializer (value) || !ortrain_dtype_is_floating (value->dtype))
         continue;
       OrtrainParameterRole role = { .value = value };
+      OrtrainParameterEvidence evidence = { .value = value };
       g_array_append_val (self.roles, role);
+      g_array_append_val (self.evidence, evidence);
       g_hash_table_insert (self.role_indices, value, GUINT_TO_POINTER (self.roles->len));
     }
   for (guint n = 0; n < graph->nodes->len; n++)
@@ -465,12 +517,14 @@ ortrain_parameter_roles_find (OrtrainGraph *graph)
     }
   for (guint i = 0; i < self.roles->len; i++)
     {
-      visit_uses (&g_array_index (self.roles, OrtrainParameterRole, i));
+      visit_uses (&g_array_index (self.roles, OrtrainParameterRole, i),
+                  &g_array_index (self.evidence, OrtrainParameterEvidence, i));
       visit_enclosure (&g_array_index (self.roles, OrtrainParameterRole, i));
     }
   ortrain_channel_map_clear (&self.map);
   g_free (self.followed);
   g_hash_table_unref (self.role_indices);
   g_array_unref (self.stack);
+  g_array_unref (self.evidence);
   return self.roles;
 }

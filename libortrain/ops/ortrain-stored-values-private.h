@@ -6,9 +6,11 @@
 /* What the values of a stored tensor say about it, where its role as an operand does not. Each gives a noun for
  * reports, or NULL. */
 
+/* Element i of contents of a floating type, at any address. */
+double ortrain_stored_values_get (OrtrainDType dtype, const guint8 *data, gint64 i);
 /* A mask (minus infinity, or zeros and large negative numbers), or sines and cosines of positions. broadcast: a grid of
- * positions as well, and any value that is no number. */
-const char *ortrain_stored_values_explain (OrtrainTensor *tensor, gboolean broadcast);
+ * positions as well, and any value that is no number. *is_weak: a parameter may begin so. */
+const char *ortrain_stored_values_explain (OrtrainTensor *tensor, gboolean broadcast, gboolean *is_weak);
 /* Whole and half numbers, not all alike: positions. */
 const char *ortrain_stored_values_explain_grid (OrtrainTensor *tensor);
 /* Whether all elements are one number. */

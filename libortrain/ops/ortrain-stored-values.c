@@ -12,8 +12,8 @@
 #define BELOW (-100.0)
 #define TOLERANCE 2e-3
 
-static double
-get_element (OrtrainDType dtype, const guint8 *data, gint64 i)
+double
+ortrain_stored_values_get (OrtrainDType dtype, const guint8 *data, gint64 i)
 {
   const guint8 *at = data + (gsize) i * ortrain_dtype_get_size (dtype);
   float single;
@@ -40,7 +40,7 @@ is_mask (OrtrainDType dtype, const guint8 *data, gint64 n)
   double low = 0;
   for (gint64 i = 0; i < n; i++)
     {
-      const double x = get_element (dtype, data, i);
+      const double x = ortrain_stored_values_get (dtype, data, i);
       if (x == 0 || x == low)
         continue;
       if (low == 0 && x <= BELOW)
@@ -60,13 +60,42 @@ is_sinusoid (OrtrainDType dtype, const guint8 *data, gint64 n_rows, gint64 n_col
     return FALSE;
   for (gint64 j = 0; j < n_columns; j++)
     {
-      const double a = get_element (dtype, data, j), b = get_element (dtype, data, n_columns + j);
-      const double c = get_element (dtype, data, 2 * n_columns + j);
+      const double a = ortrain_stored_values_get (dtype, data, j),
+                   b = ortrain_stored_values_get (dtype, data, n_columns + j);
+      const double c = ortrain_stored_values_get (dtype, data, 2 * n_columns + j);
       const gboolean is_cosine = fabs (a - 1) <= TOLERANCE && fabs (c - (2 * b * b - 1)) <= TOLERANCE;
       const gboolean is_sine = fabs (a) <= TOLERANCE && fabs (c * c - 4 * b * b * (1 - b * b)) <= TOLERANCE;
       if ((!is_cosine && !is_sine) || fabs (b) > 1 + TOLERANCE)
         return FALSE;
       moves = moves || fabs (b - a) > 0.1;
+    }
+  return moves;
+}
+
+/* Each row of the last axis rises or falls evenly, as a bias by distance does: on both sides of one position. */
+static gboolean
+is_ramp (OrtrainDType dtype, const guint8 *data, gint64 n_rows, gint64 n_columns)
+{
+  gboolean moves = FALSE;
+  if (n_columns < 5)
+    return FALSE;
+  for (gint64 i = 0; i < n_rows; i++)
+    {
+      guint n_turns = 0;
+      double span = 0;
+      for (gint64 j = 1; j < n_columns; j++)
+        span = MAX (span, fabs (ortrain_stored_values_get (dtype, data, i * n_columns + j) -
+                                ortrain_stored_values_get (dtype, data, i * n_columns)));
+      for (gint64 j = 1; j + 1 < n_columns; j++)
+        {
+          const double bend = ortrain_stored_values_get (dtype, data, i * n_columns + j - 1) +
+                              ortrain_stored_values_get (dtype, data, i * n_columns + j + 1) -
+                              2 * ortrain_stored_values_get (dtype, data, i * n_columns + j);
+          n_turns += !(fabs (bend) <= TOLERANCE * span);
+        }
+      if (n_turns > 1)
+        return FALSE;
+      moves = moves || span > 0;
     }
   return moves;
 }
@@ -77,7 +106,7 @@ is_grid (OrtrainDType dtype, const guint8 *data, gint64 n)
   double lowest = INFINITY, highest = -INFINITY;
   for (gint64 i = 0; i < n; i++)
     {
-      const double x = get_element (dtype, data, i);
+      const double x = ortrain_stored_values_get (dtype, data, i);
       if (!isfinite (x) || 2 * x != rint (2 * x))
         return FALSE;
       lowest = MIN (lowest, x);
@@ -108,11 +137,11 @@ is_coordinates (OrtrainTensor *tensor, const guint8 *data)
           along |= 1u << i;
       for (gint64 at = k; at < n && along != 0; at += dims[rank - 1])
         {
-          const double x = get_element (dtype, data, at);
+          const double x = ortrain_stored_values_get (dtype, data, at);
           gint64 stride = dims[rank - 1];
-          varies = varies || x != get_element (dtype, data, k);
+          varies = varies || x != ortrain_stored_values_get (dtype, data, k);
           for (gsize i = rank - 1; i-- > 0; stride *= dims[i])
-            if ((along >> i & 1) && get_element (dtype, data, k + at / stride % dims[i] * stride) != x)
+            if ((along >> i & 1) && ortrain_stored_values_get (dtype, data, k + at / stride % dims[i] * stride) != x)
               along &= ~(1u << i);
         }
       if (along == 0 || !varies)
@@ -125,7 +154,7 @@ static gboolean
 has_no_number (OrtrainDType dtype, const guint8 *data, gint64 n)
 {
   for (gint64 i = 0; i < n; i++)
-    if (!isfinite (get_element (dtype, data, i)))
+    if (!isfinite (ortrain_stored_values_get (dtype, data, i)))
       return TRUE;
   return FALSE;
 }
@@ -142,13 +171,14 @@ count_wide_axes (OrtrainTensor *tensor)
 }
 
 const char *
-ortrain_stored_values_explain (OrtrainTensor *tensor, gboolean broadcast)
+ortrain_stored_values_explain (OrtrainTensor *tensor, gboolean broadcast, gboolean *is_weak)
 {
   const OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
   const gint64 n = ortrain_tensor_get_n_elements (tensor);
   const guint8 *data = n > 0 ? ortrain_tensor_peek_unaligned (tensor) : NULL;
   gsize rank;
   const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
+  *is_weak = FALSE;
   if (data == NULL)
     return NULL;
   if (is_mask (dtype, data, n))
@@ -157,6 +187,9 @@ ortrain_stored_values_explain (OrtrainTensor *tensor, gboolean broadcast)
     return "mask";
   if (rank >= 2 && is_sinusoid (dtype, data, dims[rank - 2], dims[rank - 1]))
     return "sinusoids of positions";
+  if (broadcast && count_wide_axes (tensor) >= 2 && is_ramp (dtype, data, n / dims[rank - 1], dims[rank - 1]))
+    return "distances of positions";
+  *is_weak = TRUE;
   if (broadcast && count_wide_axes (tensor) >= 2 && is_grid (dtype, data, n))
     return "grid of positions";
   return NULL;
@@ -179,7 +212,7 @@ ortrain_stored_values_are (OrtrainTensor *tensor, double number)
   const gint64 n = ortrain_tensor_get_n_elements (tensor);
   const guint8 *data = n > 0 ? ortrain_tensor_peek_unaligned (tensor) : NULL;
   for (gint64 i = 0; data != NULL && i < n; i++)
-    if (get_element (dtype, data, i) != number)
+    if (ortrain_stored_values_get (dtype, data, i) != number)
       return FALSE;
   return data != NULL;
 }

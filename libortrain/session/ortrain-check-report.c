@@ -18,6 +18,7 @@
 #include "session/ortrain-padding-rows-private.h"
 #include "session/ortrain-parameter-choice-private.h"
 #include "session/ortrain-parameter-info-private.h"
+#include "session/ortrain-uncertain-parameters-private.h"
 
 /**
  * OrtrainCheckReport:
@@ -207,9 +208,10 @@ find_inner_loss (OrtrainGraph *graph, GPtrArray *weights, const guint *blocked)
 }
 
 /* For each output that a loss can be taken of. Returns whether there is one without a diagnostic. trained: the weights
- * that such outputs are differentiable with respect to. */
+ * that such outputs are differentiable with respect to; *differentiable: the names of all such values. */
 static gboolean
-find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTable *trained)
+find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTable *trained,
+                       GHashTable **differentiable)
 {
   g_autoptr (GPtrArray) outputs = g_ptr_array_new (), weights = g_ptr_array_new (), free_outputs = g_ptr_array_new ();
   for (guint i = 0; i < graph->outputs->len; i++)
@@ -229,10 +231,10 @@ find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTa
   for (guint i = 0; i < outputs->len; i++)
     if (is_free[i] && blocked[((OrtrainValue *) outputs->pdata[i])->id] == G_MAXUINT)
       g_ptr_array_add (free_outputs, outputs->pdata[i]);
-  g_autoptr (GHashTable) differentiable =
+  *differentiable =
       ortrain_parameter_choice_find_differentiable ((OrtrainValue *const *) free_outputs->pdata, free_outputs->len);
   for (guint i = 0; i < weights->len; i++)
-    if (g_hash_table_contains (differentiable, ((OrtrainValue *) weights->pdata[i])->name))
+    if (g_hash_table_contains (*differentiable, ((OrtrainValue *) weights->pdata[i])->name))
       g_hash_table_add (trained, weights->pdata[i]);
   const gboolean some = free_outputs->len > 0;
   if (!some)
@@ -265,9 +267,11 @@ find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTa
 
 static void
 list_parameters (OrtrainCheckReport *self, OrtrainModel *model, OrtrainGraph *graph, GArray *roles, GHashTable *trained,
-                 GStrvBuilder *notes)
+                 GHashTable *differentiable, GStrvBuilder *notes)
 {
   guint n_constants = 0;
+  g_auto (OrtrainUncertainParameters) uncertain;
+  ortrain_uncertain_parameters_init (&uncertain);
   for (guint i = 0; i < roles->len; i++)
     {
       const OrtrainParameterRole *role = &g_array_index (roles, OrtrainParameterRole, i);
@@ -284,13 +288,16 @@ list_parameters (OrtrainCheckReport *self, OrtrainModel *model, OrtrainGraph *gr
                                 : NULL;
       g_autoptr (OrtrainParameterInfo) info =
           ortrain_parameter_info_new (role->value->name, ortrain_scoped_name_of (role->value), role->value->tensor,
-                                      is_trained, reason != NULL ? reason : role->reason);
+                                      is_trained, !role->is_uncertain, reason != NULL ? reason : role->reason);
       ortrain_object_list_append (ORTRAIN_OBJECT_LIST (self->parameters), info);
+      if (g_hash_table_contains (differentiable, role->value->name))
+        ortrain_uncertain_parameters_add (&uncertain, role, is_trained);
       self->n_trainable += is_trained;
       if (is_trained)
         ortrain_merged_parameters_add_note (role->value, notes);
       n_constants += is_trained && origin->kind == ORTRAIN_ORIGIN_CONSTANT;
     }
+  ortrain_uncertain_parameters_add_notes (&uncertain, notes);
   ortrain_enclosed_tensors_list (model, graph, roles, ORTRAIN_OBJECT_LIST (self->parameters));
   if (n_constants > 0)
     {
@@ -592,8 +599,9 @@ ortrain_model_check (OrtrainModel *self)
       g_autoptr (GArray) roles = ortrain_parameter_roles_find (graph);
       g_autoptr (GHashTable) trained = g_hash_table_new (NULL, NULL);
       find_blocked (&check, graph);
-      report->trainable = find_without_gradient (&check, graph, roles, trained);
-      list_parameters (report, self, graph, roles, trained, notes);
+      g_autoptr (GHashTable) differentiable = NULL;
+      report->trainable = find_without_gradient (&check, graph, roles, trained, &differentiable);
+      list_parameters (report, self, graph, roles, trained, differentiable, notes);
       if (report->trainable)
         note_advised (graph, notes);
       note_scores (graph, notes);

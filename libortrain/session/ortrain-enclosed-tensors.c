@@ -67,7 +67,7 @@ add (Listing *listing, const OrtrainValue *value, OrtrainTensor *tensor)
   else
     reason = g_strdup_printf ("inside %s%s", value->enclosure, listing->is_whole ? ", which is never taken" : "");
   g_autoptr (OrtrainParameterInfo) info =
-      ortrain_parameter_info_new (value->name, ortrain_scoped_name_of (value), tensor, FALSE, reason);
+      ortrain_parameter_info_new (value->name, ortrain_scoped_name_of (value), tensor, FALSE, TRUE, reason);
   ortrain_object_list_append (listing->list, info);
 }
 

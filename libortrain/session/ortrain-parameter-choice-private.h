@@ -9,6 +9,7 @@
 
 /* The names of all values of floating types that one of the outputs is differentiable with respect to. */
 GHashTable *ortrain_parameter_choice_find_differentiable (OrtrainValue *const *outputs, guint n);
-/* Sets ROLE_PARAMETER on the chosen initializers of `graph`. `differentiable` may be of another copy of the graph. */
+/* Sets ROLE_PARAMETER on the chosen initializers of `graph`, and notes which of them the file does not settle.
+ * `differentiable` may be of another copy of the graph. */
 gboolean ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable,
-                                         OrtrainTrainingOptions *options, GError **error);
+                                         OrtrainTrainingOptions *options, GStrvBuilder *notes, GError **error);

@@ -6,6 +6,7 @@
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-parameter-roles-private.h"
 #include "session/ortrain-name-patterns-private.h"
+#include "session/ortrain-uncertain-parameters-private.h"
 
 GHashTable *
 ortrain_parameter_choice_find_differentiable (OrtrainValue *const *outputs, guint n)
@@ -150,12 +151,14 @@ find_refusal (const OrtrainValue *value)
 
 gboolean
 ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable, OrtrainTrainingOptions *options,
-                                GError **error)
+                                GStrvBuilder *notes, GError **error)
 {
   g_auto (Choice) trainable = { 0 }, frozen = { 0 };
+  g_auto (OrtrainUncertainParameters) uncertain;
   g_autoptr (GArray) roles = ortrain_parameter_roles_find (graph);
   g_autoptr (GString) refused = g_string_new (NULL);
   guint n_chosen = 0, next = 0;
+  ortrain_uncertain_parameters_init (&uncertain);
   choice_init (&trainable, "trainable", ortrain_training_options_get_trainable (options));
   choice_init (&frozen, "frozen", ortrain_training_options_get_frozen (options));
   find_patterns_of_weights (&trainable, roles);
@@ -188,8 +191,11 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable,
           chosen = exact || (fitting && (chosen || (!is_weight && possible)));
         }
       const gboolean named_frozen = names_exactly (&frozen, value);
-      if (fits (&frozen, value, TRUE, NULL, NULL) || named_frozen)
-        chosen = FALSE;
+      const gboolean is_frozen = fits (&frozen, value, TRUE, NULL, NULL) || named_frozen;
+      chosen = chosen && !is_frozen;
+      if (role != NULL && !is_frozen && trainable.patterns.patterns == NULL &&
+          g_hash_table_contains (differentiable, value->name))
+        ortrain_uncertain_parameters_add (&uncertain, role, chosen);
       if (!chosen)
         continue;
       value->role = ORTRAIN_ROLE_PARAMETER;
@@ -210,5 +216,6 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable,
                    "(Model.check lists them, with reasons)");
       return FALSE;
     }
+  ortrain_uncertain_parameters_add_notes (&uncertain, notes);
   return TRUE;
 }

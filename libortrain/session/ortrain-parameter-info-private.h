@@ -5,4 +5,4 @@
 #include "tensor/ortrain-tensor.h"
 
 OrtrainParameterInfo *ortrain_parameter_info_new (const char *name, const char *scoped_name, OrtrainTensor *tensor,
-                                                  gboolean trained, const char *reason);
+                                                  gboolean trained, gboolean certain, const char *reason);

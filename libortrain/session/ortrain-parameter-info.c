@@ -29,7 +29,7 @@ struct _OrtrainParameterInfo
   OrtrainDType dtype;
   char *shape;
   guint64 n_elements;
-  gboolean trained;
+  gboolean trained, certain;
   char *reason;
 };
 
@@ -44,6 +44,7 @@ enum
   PROP_SHAPE,
   PROP_N_ELEMENTS,
   PROP_TRAINED,
+  PROP_CERTAIN,
   PROP_REASON,
   N_PROPERTIES
 };
@@ -52,7 +53,7 @@ static GParamSpec *properties[N_PROPERTIES];
 
 OrtrainParameterInfo *
 ortrain_parameter_info_new (const char *name, const char *scoped_name, OrtrainTensor *tensor, gboolean trained,
-                            const char *reason)
+                            gboolean certain, const char *reason)
 {
   OrtrainParameterInfo *self = g_object_new (ORTRAIN_TYPE_PARAMETER_INFO, NULL);
   gsize rank;
@@ -63,6 +64,7 @@ ortrain_parameter_info_new (const char *name, const char *scoped_name, OrtrainTe
   self->shape = ortrain_shape_to_string (dims, rank);
   self->n_elements = (guint64) ortrain_tensor_get_n_elements (tensor);
   self->trained = trained;
+  self->certain = certain;
   self->reason = g_strdup (reason);
   return self;
 }
@@ -136,6 +138,14 @@ ortrain_parameter_info_class_init (OrtrainParameterInfoClass *klass)
    */
   properties[PROP_TRAINED] = ortrain_field_at (g_param_spec_boolean ("trained", NULL, NULL, FALSE, flags),
                                                G_STRUCT_OFFSET (OrtrainParameterInfo, trained));
+  /**
+   * OrtrainParameterInfo:certain: (getter get_certain)
+   *
+   * Whether the file settles that it is a parameter, or that it is none. Of what it does not settle, the notes of the
+   * report have the options for the other choice. Read-only.
+   */
+  properties[PROP_CERTAIN] = ortrain_field_at (g_param_spec_boolean ("certain", NULL, NULL, FALSE, flags),
+                                               G_STRUCT_OFFSET (OrtrainParameterInfo, certain));
   /**
    * OrtrainParameterInfo:reason: (getter get_reason)
    *
@@ -240,6 +250,21 @@ ortrain_parameter_info_get_trained (OrtrainParameterInfo *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_PARAMETER_INFO (self), FALSE);
   return self->trained;
+}
+
+/**
+ * ortrain_parameter_info_get_certain: (get-property certain)
+ * @self: a tensor
+ *
+ * Gets whether the file settles that it is a parameter, or that it is none.
+ *
+ * Returns: the value
+ */
+gboolean
+ortrain_parameter_info_get_certain (OrtrainParameterInfo *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_INFO (self), FALSE);
+  return self->certain;
 }
 
 /**

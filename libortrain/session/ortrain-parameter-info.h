@@ -26,6 +26,8 @@ guint64 ortrain_parameter_info_get_n_elements (OrtrainParameterInfo *self);
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_parameter_info_get_trained (OrtrainParameterInfo *self);
 ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_parameter_info_get_certain (OrtrainParameterInfo *self);
+ORTRAIN_AVAILABLE_IN_ALL
 const char *ortrain_parameter_info_get_reason (OrtrainParameterInfo *self);
 ORTRAIN_AVAILABLE_IN_ALL
 char *ortrain_parameter_info_to_string (OrtrainParameterInfo *self);

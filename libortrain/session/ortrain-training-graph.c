@@ -591,6 +591,7 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
       g_array_append_val (self->ties, tie);
     }
 
+  g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
   /* What the loss depends on is found in a copy that has the losses. */
   {
     g_autoptr (OrtrainGraph) probe = ortrain_graph_clone (base);
@@ -599,7 +600,7 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
     if (loss == NULL)
       return NULL;
     g_autoptr (GHashTable) differentiable = ortrain_parameter_choice_find_differentiable (&loss, 1);
-    if (!ortrain_parameter_choice_apply (base, differentiable, options, error))
+    if (!ortrain_parameter_choice_apply (base, differentiable, options, notes, error))
       return NULL;
   }
   if (ortrain_training_options_get_batch_norm (options) == ORTRAIN_BATCH_NORM_MODE_TRAIN)
@@ -624,7 +625,6 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
         value->role = ORTRAIN_ROLE_FROZEN;
     }
 
-  g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
   for (guint i = 0; i < base->initializers->len; i++)
     {
       const OrtrainValue *value = base->initializers->pdata[i];

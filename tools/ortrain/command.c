@@ -379,6 +379,8 @@ command_add_parameters (JsonBuilder *builder, GListModel *parameters)
       json_builder_add_int_value (builder, (gint64) ortrain_parameter_info_get_n_elements (info));
       json_builder_set_member_name (builder, "trained");
       json_builder_add_boolean_value (builder, ortrain_parameter_info_get_trained (info));
+      json_builder_set_member_name (builder, "certain");
+      json_builder_add_boolean_value (builder, ortrain_parameter_info_get_certain (info));
       json_builder_set_member_name (builder, "reason");
       json_builder_add_string_value (builder, ortrain_parameter_info_get_reason (info));
       json_builder_end_object (builder);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "graph/ortrain-graph-private.h"
+
+/* What speaks for a stored tensor being a parameter of the program, and what against it. */
+
+typedef enum
+{
+  ORTRAIN_USE_OTHER,    /* no rule fits: an operand of a formula, or of data that no weight has seen */
+  ORTRAIN_USE_CONSTANT, /* an operand that is none by its operator or its values: a limit, an epsilon, a mask */
+  ORTRAIN_USE_SHIFTED,  /* scales or shifts the channels of a weight, or joins them */
+  ORTRAIN_USE_SLOT,     /* stands where an operator has a weight */
+} OrtrainParameterUse;
+
+typedef struct
+{
+  const OrtrainValue *value;
+  OrtrainParameterUse use; /* the one that speaks most for a weight */
+  gboolean is_direct;      /* no arithmetic of stored tensors lies between it and that use */
+  gboolean is_kernel;      /* that use has filters along the axes from 2 on */
+  gboolean is_whole;       /* in that use it has numbers of its own for each item of the batch */
+  gboolean is_norm;        /* that use is the scale or bias of a normalization */
+  const char *noun;        /* what its values are where that use does not want them: "mask"; or NULL */
+  gboolean is_weak;        /* parameters may begin with such values: what the file says decides */
+} OrtrainParameterEvidence;
+
+typedef struct
+{
+  gboolean is_weight;
+  gboolean is_uncertain;
+  const char *because; /* for reports, in front of the use: "a parameter of the exported program"; or NULL */
+} OrtrainParameterVerdict;
+
+OrtrainParameterVerdict ortrain_parameter_evidence_decide (const OrtrainParameterEvidence *self);

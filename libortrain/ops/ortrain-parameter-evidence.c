@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-parameter-evidence-private.h"
+
+#include "ops/ortrain-fixed-values-private.h"
+#include "ops/ortrain-stored-values-private.h"
+
+#include <string.h>
+
+/* Three witnesses say whether a tensor is a parameter; the first that is sure decides.
+ *
+ * - Its values. Some are formulas that nothing learns: masks, sinusoids, filter banks, symmetric filters. They overrule
+ *   a list and a name, and are told, since a program may begin to learn from such numbers.
+ * - The file: the exporter's list of parameters and buffers; else its name, as a path of modules or as a number
+ *   (model/ortrain-provenance-reader.c).
+ * - Its use (ortrain-parameter-roles.c), where the file says nothing, or where the exporter has computed the tensor.
+ *
+ *   file says       values   use        it is
+ *   parameter       formula             a constant, told
+ *   parameter                           a parameter
+ *   constant                            a constant
+ *   path of module  formula             a constant, told
+ *   path of module           weight     a parameter
+ *   path of module           other      a parameter, told; the name of a statistic: a constant, told
+ *   numbered        formula             a constant, told
+ *   numbered        equal               a constant in a normalization, or where each item of the batch has its own
+ *   numbered                 slot       a parameter
+ *   numbered                 shifted    a parameter, told
+ *   numbered                 other      a constant, told
+ *   numbered in a module that lacks a listed parameter
+ *                            any        a parameter; told where no rule of uses fits
+ *   literal                             a constant; told, if it stands where an operator has a weight
+ *   nothing         formula  slot       a constant, told
+ *   nothing                  weight     a parameter
+ *
+ * All else is a constant. What decides shapes, running statistics, and what is stored inside of functions are never
+ * parameters: see ortrain-parameter-roles.c. */
+
+/* What modules call buffers that are used as parameters are. */
+static gboolean
+is_buffer_name (const char *name)
+{
+  static const char *const leaves[] = { "running_mean", "running_var", "mean", "std", "var",   "mask",       "window",
+                                        "inv_freq",     "freqs",       "grid", "fb",  "anchors", "pixel_mean", "pixel_std" };
+  const char *leaf = strrchr (name, '.');
+  leaf = leaf != NULL ? leaf + 1 : name;
+  for (guint i = 0; i < G_N_ELEMENTS (leaves); i++)
+    if (g_str_equal (leaf, leaves[i]))
+      return TRUE;
+  return g_str_has_suffix (leaf, "_mask");
+}
+
+/* The values follow a formula. */
+static const char *
+explain_values (const OrtrainParameterEvidence *self, gboolean is_listed)
+{
+  const gboolean is_named = is_listed || self->value->provenance == ORTRAIN_PROVENANCE_MODULE ||
+                            self->value->provenance == ORTRAIN_PROVENANCE_FORM;
+  const gboolean is_slot = self->use == ORTRAIN_USE_SLOT && self->is_direct && !self->is_norm;
+  if (self->noun != NULL && !(is_named && self->is_weak))
+    return self->noun;
+  if (is_slot)
+    return ortrain_fixed_values_explain (self->value->tensor, self->is_kernel);
+  if (!is_listed && (self->use == ORTRAIN_USE_SHIFTED || self->use == ORTRAIN_USE_SLOT) && !self->is_norm &&
+      ortrain_fixed_values_are_binary (self->value->tensor))
+    return "zeros and ones";
+  return NULL;
+}
+
+static gboolean
+is_uniform (OrtrainTensor *tensor)
+{
+  return ortrain_stored_values_are (tensor, ortrain_tensor_get_scalar (tensor, 0));
+}
+
+/* Equal numbers that exporters write, or fold: where a normalization has no scale, or a state begins. */
+static gboolean
+is_filled (const OrtrainParameterEvidence *self)
+{
+  OrtrainTensor *tensor = self->value->tensor;
+  return (self->is_norm && (ortrain_stored_values_are (tensor, 0) || ortrain_stored_values_are (tensor, 1))) ||
+         (self->is_whole && is_uniform (tensor));
+}
+
+/* Of whatever kind, wherever it is used. */
+static gboolean
+is_formula (OrtrainTensor *tensor)
+{
+  gboolean is_weak;
+  return is_uniform (tensor) || ortrain_stored_values_explain (tensor, TRUE, &is_weak) != NULL ||
+         ortrain_fixed_values_explain (tensor, FALSE) != NULL || ortrain_fixed_values_are_binary (tensor);
+}
+
+static OrtrainParameterVerdict
+verdict (gboolean is_weight, gboolean is_uncertain, const char *because)
+{
+  return (OrtrainParameterVerdict){ is_weight, is_uncertain, because };
+}
+
+OrtrainParameterVerdict
+ortrain_parameter_evidence_decide (const OrtrainParameterEvidence *self)
+{
+  const OrtrainProvenance provenance = self->value->provenance;
+  const gboolean is_used = self->use == ORTRAIN_USE_SLOT || self->use == ORTRAIN_USE_SHIFTED;
+  const gboolean is_listed = provenance == ORTRAIN_PROVENANCE_PARAMETER;
+  if (provenance == ORTRAIN_PROVENANCE_CONSTANT)
+    return verdict (FALSE, FALSE, "a buffer or constant of the exported program");
+  if (provenance == ORTRAIN_PROVENANCE_LITERAL)
+    return verdict (FALSE, self->use == ORTRAIN_USE_SLOT, is_used ? "a number of the exported program" : NULL);
+  const char *formula = explain_values (self, is_listed);
+  if (formula != NULL)
+    return verdict (FALSE, is_listed || provenance == ORTRAIN_PROVENANCE_MODULE || self->use == ORTRAIN_USE_SLOT, formula);
+  switch (provenance)
+    {
+    case ORTRAIN_PROVENANCE_PARAMETER:
+      return verdict (TRUE, FALSE, is_used ? NULL : "a parameter of the exported program");
+    case ORTRAIN_PROVENANCE_MODULE:
+      if (is_buffer_name (self->value->name) && self->use != ORTRAIN_USE_SLOT)
+        return verdict (FALSE, is_used, "named as a buffer");
+      return verdict (TRUE, !is_used, is_used ? NULL : "named as a parameter");
+    case ORTRAIN_PROVENANCE_FORM:
+      if (is_filled (self))
+        return verdict (FALSE, FALSE, "written by the exporter");
+      if (!is_used && !is_formula (self->value->tensor))
+        return verdict (TRUE, TRUE, "computed by the exporter, in a module that lacks a parameter");
+      return verdict (is_used, FALSE, NULL);
+    case ORTRAIN_PROVENANCE_MADE:
+      if (is_filled (self))
+        return verdict (FALSE, FALSE, "written by the exporter");
+      return verdict (is_used, self->use == ORTRAIN_USE_SHIFTED || (!is_used && !is_formula (self->value->tensor)), NULL);
+    case ORTRAIN_PROVENANCE_UNKNOWN:
+    case ORTRAIN_PROVENANCE_CONSTANT:
+    case ORTRAIN_PROVENANCE_LITERAL:
+      break;
+    }
+  return verdict (is_used, FALSE, NULL);
+}
