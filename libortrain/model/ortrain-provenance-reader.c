@@ -61,7 +61,7 @@ parse_signature (const char *text)
 /* What the file lacks of the listed parameters, and no initializer is called after. */
 typedef struct
 {
-  GHashTable *missing; /* names, of `declared` */
+  GHashTable *missing;       /* names, of `declared` */
   GHashTable *near, *around; /* modules that have one of them or whose part has; all modules around those */
 } Gaps;
 
@@ -148,7 +148,8 @@ is_parameter_transposed (GHashTable *declared, OrtrainGraph *graph, const Ortrai
   for (guint i = 0; value->rank == 2 && i < graph->initializers->len; i++)
     {
       const OrtrainValue *other = graph->initializers->pdata[i];
-      if (other != value && GPOINTER_TO_INT (g_hash_table_lookup (declared, other->name)) == ORTRAIN_PROVENANCE_PARAMETER &&
+      if (other != value &&
+          GPOINTER_TO_INT (g_hash_table_lookup (declared, other->name)) == ORTRAIN_PROVENANCE_PARAMETER &&
           is_equal_transposed (value->tensor, other->tensor))
         return TRUE;
     }
@@ -237,7 +238,7 @@ is_path (const char *name)
 static gboolean
 is_usual (const char *name)
 {
-  static const char *const parts[] = { "pos_emb",    "position_emb", "positional_emb", "_token",
+  static const char *const parts[] = { "pos_emb",     "position_emb", "positional_emb", "_token",
                                        "logit_scale", "layer_scale",  "A_log" };
   for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
     if (strstr (name, parts[i]) != NULL)
@@ -269,8 +270,9 @@ judge_names (OrtrainReaderState *state, OrtrainGraph *graph)
       const OrtrainOrigin *origin = ortrain_graph_reader_find_origin (state->reader, value);
       if (!speaks)
         value->provenance = ORTRAIN_PROVENANCE_UNKNOWN;
-      else if (value->provenance != ORTRAIN_PROVENANCE_MODULE && origin != NULL &&
-               origin->kind == ORTRAIN_ORIGIN_CONSTANT)
+      else if (origin != NULL && origin->kind == ORTRAIN_ORIGIN_CONSTANT &&
+               (value->provenance == ORTRAIN_PROVENANCE_MADE ||
+                (is_of_modules && value->provenance != ORTRAIN_PROVENANCE_MODULE)))
         value->provenance = ORTRAIN_PROVENANCE_LITERAL;
     }
 }

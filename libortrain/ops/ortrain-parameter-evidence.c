@@ -39,8 +39,9 @@
 static gboolean
 is_buffer_name (const char *name)
 {
-  static const char *const leaves[] = { "running_mean", "running_var", "mean", "std", "var",   "mask",       "window",
-                                        "inv_freq",     "freqs",       "grid", "fb",  "anchors", "pixel_mean", "pixel_std" };
+  static const char *const leaves[] = { "running_mean", "running_var", "mean",       "std",      "var",
+                                        "mask",         "window",      "inv_freq",   "freqs",    "grid",
+                                        "fb",           "anchors",     "pixel_mean", "pixel_std" };
   const char *leaf = strrchr (name, '.');
   leaf = leaf != NULL ? leaf + 1 : name;
   for (guint i = 0; i < G_N_ELEMENTS (leaves); i++)
@@ -108,7 +109,8 @@ ortrain_parameter_evidence_decide (const OrtrainParameterEvidence *self)
     return verdict (FALSE, self->use == ORTRAIN_USE_SLOT, is_used ? "a number of the exported program" : NULL);
   const char *formula = explain_values (self, is_listed);
   if (formula != NULL)
-    return verdict (FALSE, is_listed || provenance == ORTRAIN_PROVENANCE_MODULE || self->use == ORTRAIN_USE_SLOT, formula);
+    return verdict (FALSE, is_listed || provenance == ORTRAIN_PROVENANCE_MODULE || self->use == ORTRAIN_USE_SLOT,
+                    formula);
   switch (provenance)
     {
     case ORTRAIN_PROVENANCE_PARAMETER:
@@ -126,7 +128,8 @@ ortrain_parameter_evidence_decide (const OrtrainParameterEvidence *self)
     case ORTRAIN_PROVENANCE_MADE:
       if (is_filled (self))
         return verdict (FALSE, FALSE, "written by the exporter");
-      return verdict (is_used, self->use == ORTRAIN_USE_SHIFTED || (!is_used && !is_formula (self->value->tensor)), NULL);
+      return verdict (is_used, self->use == ORTRAIN_USE_SHIFTED || (!is_used && !is_formula (self->value->tensor)),
+                      NULL);
     case ORTRAIN_PROVENANCE_UNKNOWN:
     case ORTRAIN_PROVENANCE_CONSTANT:
     case ORTRAIN_PROVENANCE_LITERAL:

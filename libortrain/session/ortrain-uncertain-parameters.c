@@ -39,29 +39,29 @@ ortrain_uncertain_parameters_add (OrtrainUncertainParameters *self, const Ortrai
       g_string_append_printf (names, "%s'%s'", *n > 0 ? ", " : "", name);
       if (*n == 0)
         g_string_append_printf (names, " (%s)", role->reason);
-      g_string_append_printf (options, "%s--%s %s", options->len > 0 || !is_trained ? " " : "", is_trained ? "frozen" : "trainable", quoted);
+      g_string_append_printf (options, "%s--%s %s", options->len > 0 || !is_trained ? " " : "",
+                              is_trained ? "frozen" : "trainable", quoted);
     }
   (*n)++;
 }
 
 static void
 add_note (const GString *names, guint n, const char *state_of_one, const char *state, const char *first,
-           const GString *options,
-          GStrvBuilder *notes)
+          const GString *options, GStrvBuilder *notes)
 {
   if (n == 0)
     return;
-  g_autofree char *note = g_strdup_printf (
-      "the file does not settle whether these are parameters; %u %s: %s. For the other choice: %s%s%s", n,
-      n == 1 ? state_of_one : state, ortrain_text_show_list (names->str), first, options->str,
-      options->len >= MAX_OPTIONS ? " …" : "");
+  g_autofree char *note =
+      g_strdup_printf ("the file does not settle whether these are parameters; %u %s: %s. For the other choice: %s%s%s",
+                       n, n == 1 ? state_of_one : state, ortrain_text_show_list (names->str), first, options->str,
+                       options->len >= MAX_OPTIONS ? " …" : "");
   g_strv_builder_add (notes, note);
 }
 
 void
 ortrain_uncertain_parameters_add_notes (const OrtrainUncertainParameters *self, GStrvBuilder *notes)
 {
-  add_note (self->trained, self->n_trained, "is trained", "are trained", "",
-            self->frozen_options, notes);
-  add_note (self->untrained, self->n_untrained, "is not trained", "are not trained", "--trainable '*'", self->trainable_options, notes);
+  add_note (self->trained, self->n_trained, "is trained", "are trained", "", self->frozen_options, notes);
+  add_note (self->untrained, self->n_untrained, "is not trained", "are not trained", "--trainable '*'",
+            self->trainable_options, notes);
 }

@@ -244,4 +244,3 @@ expect (Proto *graph, const gint64 *x_dims, const gint64 *y_dims, const Expected
     expect (graph, x_dims, y_dims, expected, G_N_ELEMENTS (expected));                                                 \
   }                                                                                                                    \
   G_STMT_END
-

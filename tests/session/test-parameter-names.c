@@ -135,7 +135,8 @@ test_names (void)
     }
 }
 
-/* What stands in a Constant node is a number of the program, where parameters have names, and may be a weight elsewhere. */
+/* A Constant node that the exporter numbered is a number of the program where parameters have names, and may be a weight
+ * elsewhere. */
 static void
 test_literals (void)
 {
@@ -144,11 +145,11 @@ test_literals (void)
       const float numbers[] = { 0.3f, -0.7f, 0.2f, 0.9f };
       Proto *graph = make_graph (DIMS (2, 5), DIMS (2, 4));
       add_weight (graph, named ? "fc.weight" : "w", DIMS (5, 4));
-      add_constant (graph, "c", DIMS (4), numbers, FALSE);
+      add_constant (graph, "/Constant_output_0", DIMS (4), numbers, FALSE);
       add_node (graph, "MatMul", named ? "x,fc.weight" : "x,w", "a");
-      add_node (graph, "Mul", "a,c", "y");
+      add_node (graph, "Mul", "a,/Constant_output_0", "y");
       g_autoptr (OrtrainModel) model = load (graph);
-      expect_role (model, "c", named == 0, named ? "a number of the exported program" : "scale: Mul");
+      expect_role (model, "/Constant_output_0", named == 0, named ? "a number of the exported program" : "scale: Mul");
     }
 }
 
@@ -159,7 +160,8 @@ static Proto *
 make_transform (const char *name, gboolean conv, const gint64 *dims, const float *data)
 {
   g_autofree char *inputs = g_strconcat (conv ? "c," : "x,", name, NULL);
-  Proto *graph = make_graph (conv ? DIMS (2, 1, 32) : DIMS (2, dims[0]), conv ? DIMS (2, 3, 33 - dims[2]) : DIMS (2, 3));
+  Proto *graph =
+      make_graph (conv ? DIMS (2, 1, 32) : DIMS (2, dims[0]), conv ? DIMS (2, 3, 33 - dims[2]) : DIMS (2, 3));
   if (conv)
     {
       add_weight (graph, "w0", DIMS (1, 1, 1));
@@ -286,8 +288,7 @@ test_values_of_classes (void)
   add_node (graph, "Unsqueeze", "found,axis", "factor");
   add_node (graph, "MatMul", "x,w", "a");
   add_node (graph, "Mul", "a,factor", "y");
-  EXPECT (graph, DIMS (3, 4), DIMS (3, 4), { "w", TRUE, "weight of MatMul" },
-          { "values", FALSE, "values of classes" });
+  EXPECT (graph, DIMS (3, 4), DIMS (3, 4), { "w", TRUE, "weight of MatMul" }, { "values", FALSE, "values of classes" });
 }
 
 /* ---- what lies between a parameter and its use ---- */
@@ -295,7 +296,8 @@ test_values_of_classes (void)
 static void
 test_ways (void)
 {
-  static const char *const chains[] = { "CastLike", "Exp,Neg", "Softplus", "Sigmoid", "Tanh", "Exp,Reciprocal", "Abs,Sqrt", "Identity,Neg" };
+  static const char *const chains[] = { "CastLike", "Exp,Neg",        "Softplus", "Sigmoid",
+                                        "Tanh",     "Exp,Reciprocal", "Abs,Sqrt", "Identity,Neg" };
   for (guint c = 0; c < G_N_ELEMENTS (chains); c++)
     {
       g_auto (GStrv) ops = g_strsplit (chains[c], ",", -1);
