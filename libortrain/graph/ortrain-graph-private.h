@@ -45,7 +45,7 @@ typedef enum
   ORTRAIN_PROVENANCE_UNKNOWN,   /* nothing: no exporter that is known gives such names */
   ORTRAIN_PROVENANCE_PARAMETER, /* listed as a parameter */
   ORTRAIN_PROVENANCE_CONSTANT,  /* listed as a buffer or a constant; or the list leaves nothing else */
-  ORTRAIN_PROVENANCE_FORM, /* not listed, but read where a listed parameter is missing: perhaps that one, transposed or merged */
+  ORTRAIN_PROVENANCE_FORM, /* not listed, and read where a listed parameter is missing: perhaps that one, transposed */
   ORTRAIN_PROVENANCE_MODULE,  /* its name is a path of modules: a parameter or a buffer */
   ORTRAIN_PROVENANCE_MADE,    /* numbered by the exporter: what it computed from parameters, buffers and constants */
   ORTRAIN_PROVENANCE_LITERAL, /* a Constant node, in a file whose parameters have names */
