@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-parameter-evidence-private.h"
 
+#include "ops/ortrain-channel-map-private.h"
 #include "ops/ortrain-fixed-values-private.h"
 #include "ops/ortrain-stored-values-private.h"
 
@@ -97,6 +98,21 @@ verdict (gboolean is_weight, gboolean is_uncertain, const char *because)
   return (OrtrainParameterVerdict){ is_weight, is_uncertain, because };
 }
 
+/* Whether an operator that reads it has a gradient with respect to it: what else the file calls a parameter, such as the
+ * scale of a quantization, stays as it is. */
+static gboolean
+can_learn (const OrtrainValue *value)
+{
+  for (guint u = 0; u < value->uses.n; u++)
+    {
+      const OrtrainUse *use = &value->uses.items[u];
+      const OrtrainOpDef *op = use->node->op;
+      if (op == NULL || (op->gradient != NULL && !ortrain_channels_has_bit (op->no_grad_inputs, use->index)))
+        return TRUE;
+    }
+  return FALSE;
+}
+
 OrtrainParameterVerdict
 ortrain_parameter_evidence_decide (const OrtrainParameterEvidence *self)
 {
@@ -107,6 +123,8 @@ ortrain_parameter_evidence_decide (const OrtrainParameterEvidence *self)
     return verdict (FALSE, FALSE, "a buffer or constant of the exported program");
   if (provenance == ORTRAIN_PROVENANCE_LITERAL)
     return verdict (FALSE, self->use == ORTRAIN_USE_SLOT, is_used ? "a number of the exported program" : NULL);
+  if (!is_used && !can_learn (self->value))
+    return verdict (FALSE, FALSE, NULL);
   const char *formula = explain_values (self, is_listed);
   if (formula != NULL)
     return verdict (FALSE, is_listed || provenance == ORTRAIN_PROVENANCE_MODULE || self->use == ORTRAIN_USE_SLOT,
