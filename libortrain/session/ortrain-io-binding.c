@@ -68,7 +68,9 @@ ortrain_io_binding_finalize (GObject *object)
 {
   OrtrainIoBinding *self = ORTRAIN_IO_BINDING (object);
   g_clear_object (&self->inputs);
+  g_signal_handlers_disconnect_by_data (self->bound, self);
   g_clear_object (&self->bound);
+  g_clear_weak_pointer (&self->checked);
   g_clear_object (&self->results);
   G_OBJECT_CLASS (ortrain_io_binding_parent_class)->finalize (object);
 }
@@ -81,11 +83,19 @@ ortrain_io_binding_class_init (OrtrainIoBindingClass *klass)
   object_class->finalize = ortrain_io_binding_finalize;
 }
 
+/* The dict is handed out, too. */
+static void
+forget_check (OrtrainIoBinding *self)
+{
+  g_clear_weak_pointer (&self->checked);
+}
+
 static void
 ortrain_io_binding_init (OrtrainIoBinding *self)
 {
   self->inputs = ortrain_tensor_dict_new ();
   self->bound = ortrain_tensor_dict_new ();
+  g_signal_connect_swapped (self->bound, "items-changed", G_CALLBACK (forget_check), self);
 }
 
 OrtrainIoBinding *
@@ -152,7 +162,6 @@ ortrain_io_binding_bind_output (OrtrainIoBinding *self, const char *name, Ortrai
   g_return_if_fail (name != NULL);
   g_return_if_fail (tensor == NULL || ORTRAIN_IS_TENSOR (tensor));
 
-  g_clear_weak_pointer (&self->checked);
   if (tensor != NULL)
     ortrain_tensor_dict_set (self->bound, name, tensor);
   else
@@ -195,7 +204,6 @@ ortrain_io_binding_clear_outputs (OrtrainIoBinding *self)
   g_return_if_fail (ORTRAIN_IS_IO_BINDING (self));
 
   clear_dict (self->bound);
-  g_clear_weak_pointer (&self->checked);
   g_clear_object (&self->results);
   self->has_run = FALSE;
 }

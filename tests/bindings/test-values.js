@@ -146,6 +146,36 @@ run({
         options.schedule = null;
     },
 
+    setProperty() {
+        const options = new Ortrain.TrainingOptions();
+        options.set_property('precision', 'bf16');
+        options.set_property('max-grad-norm', 2);
+        equal([options.precision, options.max_grad_norm], [Ortrain.Precision.BF16, 2]);
+        options.set({precision: 'fp16', threads: 2});
+        equal([options.precision, options.threads], [Ortrain.Precision.FP16, 2]);
+        fails(TypeError, 'threads needs an integer, not "x"', () => options.set_property('threads', 'x'));
+        fails(TypeError, 'no property precison; did you mean precision?', () => options.set_property('precison', 1));
+        fails(RangeError, 'learning_rate cannot be -1', () => new Ortrain.Sgd().set_property('learning-rate', -1));
+        fails(RangeError, 'precision is one of', () => options.set({precision: 'half'}));
+    },
+
+    objects() {
+        for (const bad of [null, 5, 'model.onnx', {}, new Ortrain.Sgd()]) {
+            fails(TypeError, 'model', () => Ortrain.InferenceSession.new(bad, null));
+            fails(TypeError, 'model', () => new Ortrain.InferenceSession({model: bad}));
+        }
+        fails(TypeError, 'needs an Ortrain.Loss, not an object (Object)', () => new Ortrain.TrainingOptions().add_loss({}));
+        fails(TypeError, 'needs an Ortrain.Tensor', () => Ortrain.Tensor.from([1]).equal(new Ortrain.Sgd()));
+        fails(TypeError, 'data[0] needs an integer, not "a"', () => Ortrain.Tensor.new_for_data('uint8', [1], ['a']));
+        fails(RangeError, 'data[1] needs an integer from 0 to 255, not 300', () => Ortrain.Tensor.new_for_data('uint8', [2], [1, 300]));
+        fails(TypeError, 'data needs an array, not "ab"', () => Ortrain.Tensor.new_for_data('uint8', [2], 'ab'));
+        equal(Array.from(Ortrain.Tensor.new_for_data('uint8', [2], [1, 2]).toTypedArray()), [1, 2]);
+        equal(Array.from(Ortrain.Tensor.new_for_data('uint8', [2], new Uint8Array([1, 2])).toTypedArray()), [1, 2]);
+        const cyclic = [];
+        cyclic.push(cyclic);
+        fails(TypeError, 'nested more than 16 deep', () => Ortrain.Tensor.from(cyclic));
+    },
+
     unknownNames() {
         fails(TypeError, 'Ortrain.AdamW has no property learning_rat; did you mean learning_rate?', () => new Ortrain.AdamW({learning_rat: 1}));
         fails(TypeError, 'Ortrain.TrainingOptions has no property presicion; did you mean precision?', () => new Ortrain.TrainingOptions({presicion: 'bf16'}));
@@ -225,7 +255,7 @@ run({
 
     binding() {
         const session = Ortrain.InferenceSession.new(linearModel(), null), binding = session.bind();
-        fails(TypeError, '', () => binding.bind_output('logits', new Float32Array(24)));       // it would be a copy
+        fails(TypeError, 'needs an Ortrain.Tensor, whose memory is bound', () => binding.bind_output('logits', new Float32Array(24)));
         const out = Ortrain.Tensor.new('float32', [8, 3]);
         binding.bind_input('x', batch().x);
         binding.bind_output('logits', out);

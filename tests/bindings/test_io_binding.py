@@ -203,6 +203,18 @@ class Refused(unittest.TestCase):
         with self.assertRaisesRegex(GLib.Error, words.format("y", "x")):
             session.run_with_binding(binding)
 
+    def test_dict_of_outputs(self):
+        """The outputs that a binding hands out are bound, too."""
+        session = Ortrain.InferenceSession(identities())
+        feeds = {"a": np.ones(4, np.float32), "b": np.zeros(4, np.float32)}
+        t = memory(np.zeros(8, np.float32))
+        binding = bound(session, feeds, {"x": t.slice_rows(0, 4), "y": t.slice_rows(4, 8)})
+        outputs = binding.get_outputs()
+        session.run_with_binding(binding)
+        outputs.set("z", t.slice_rows(2, 6))
+        with self.assertRaisesRegex(GLib.Error, "Output 'z' is bound to memory of the output 'x'"):
+            session.run_with_binding(binding)
+
     def test_weight(self):
         model = linear_model(4, 4)
         session = Ortrain.InferenceSession(model)

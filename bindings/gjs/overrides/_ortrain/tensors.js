@@ -24,20 +24,36 @@ function isList(value) {
     return value !== null && typeof value === 'object' && (isTyped(value) || typeof value[Symbol.iterator] === 'function');
 }
 
-// {shape, elements, kind} of nested arrays; path: where in them, for messages
-function flatten(value, elements, path) {
+const isElement = value => typeof value === 'number' || typeof value === 'bigint' || typeof value === 'boolean';
+const pathOf = indices => indices.map(i => `[${i}]`).join('');
+
+// The shape of nested arrays, whose elements go behind the others. indices: where they are, for messages
+function flatten(value, elements, indices) {
     if (!isList(value)) {
-        if (!['number', 'bigint', 'boolean'].includes(typeof value))
-            throw new TypeError(`Tensor.from (): ${path === '' ? 'the value' : `element ${path}`} is ${show(value)}; a number, a bigint or a boolean is needed`);
+        if (!isElement(value)) {
+            const where = indices.length === 0 ? 'the value' : `element ${pathOf(indices)}`;
+            throw new TypeError(`Tensor.from (): ${where} is ${show(value)}; a number, a bigint or a boolean is needed`);
+        }
         elements.push(value);
         return [];
     }
+    if (indices.length > 16)
+        throw new TypeError('Tensor.from (): the arrays are nested more than 16 deep');
     const items = isTyped(value) ? value : Array.from(value);
     let shape = null;
     for (let i = 0; i < items.length; i++) {
-        const found = flatten(items[i], elements, `${path}[${i}]`);
-        if (shape !== null && (found.length !== shape.length || found.some((n, k) => n !== shape[k])))
+        if (isElement(items[i]) && (shape === null || shape.length === 0)) {
+            elements.push(items[i]);
+            shape ??= [];
+            continue;
+        }
+        indices.push(i);
+        const found = flatten(items[i], elements, indices);
+        indices.pop();
+        if (shape !== null && (found.length !== shape.length || found.some((n, k) => n !== shape[k]))) {
+            const path = pathOf(indices);
             throw new TypeError(`Tensor.from (): the array is ragged: ${path}[0] has the shape [${shape}], ${path}[${i}] has [${found}]`);
+        }
         shape = found;
     }
     return [items.length, ...shape ?? []];
@@ -45,7 +61,9 @@ function flatten(value, elements, path) {
 
 // The type of elements that came without one.
 function kindOf(elements) {
-    const kinds = new Set(elements.map(element => typeof element));
+    const kinds = new Set();
+    for (const element of elements)
+        kinds.add(typeof element);
     if (kinds.size === 0 || (kinds.size === 1 && kinds.has('number')))
         return 'FLOAT32';
     if (kinds.size === 1 && kinds.has('boolean'))
@@ -56,26 +74,26 @@ function kindOf(elements) {
 }
 
 function convertElement(kind, element, i) {
-    const where = `Tensor.from (): element ${i} is ${show(element)}`;
+    if (typeof element === 'number' && (kind === 'FLOAT32' || kind === 'FLOAT64') && !(Math.abs(element) >= LIMITS.FLOAT32 && kind in LIMITS && Number.isFinite(element)))
+        return element;         // nearly always
+    const wrong = (Type, needed) => new Type(`Tensor.from (): element ${i} is ${show(element)}; ${needed}`), name = kind.toLowerCase();
     if (kind === 'BOOL') {
         if (typeof element === 'boolean' || element === 0 || element === 1 || element === 0n || element === 1n)
             return Number(element);
-        throw new TypeError(`${where}; a boolean, 0 or 1 is needed for bool`);
+        throw wrong(TypeError, 'a boolean, 0 or 1 is needed for bool');
     }
     if (kind in INTEGERS) {
         const [least, most] = INTEGERS[kind];
         if (typeof element === 'number' && !Number.isInteger(element))
-            throw new RangeError(`${where}; an integer is needed for ${kind.toLowerCase()}`);
+            throw wrong(RangeError, `an integer is needed for ${name}`);
         const integer = BigInt(element);
         if (integer < least || integer > most)
-            throw new RangeError(`${where}; ${kind.toLowerCase()} is from ${least} to ${most}`);
+            throw wrong(RangeError, `${name} is from ${least} to ${most}`);
         return TYPED[kind].BYTES_PER_ELEMENT === 8 ? integer : Number(integer);
     }
     const number = Number(element);
-    if (Number.isFinite(number) && Math.abs(number) >= (LIMITS[kind] ?? Infinity))
-        throw new RangeError(`${where}; it is too large for ${kind.toLowerCase()}`);
-    if (typeof element === 'bigint' && !Number.isFinite(number))
-        throw new RangeError(`${where}; it is too large for ${kind.toLowerCase()}`);
+    if (typeof element === 'bigint' ? !Number.isFinite(number) || Math.abs(number) >= LIMITS[kind] : Number.isFinite(number) && Math.abs(number) >= LIMITS[kind])
+        throw wrong(RangeError, `it is too large for ${name}`);
     return number;
 }
 
@@ -120,9 +138,11 @@ function init(Ortrain, toMember, toInteger) {
             if (kind === null || kind === own || asBits)
                 return fromTyped(kind ?? own, data, shape ?? [data.length]);
         }
-        const elements = [], found = flatten(data instanceof Ortrain.Tensor ? data.toTypedArray() : data, elements, '');
+        const elements = [], found = flatten(data instanceof Ortrain.Tensor ? data.toTypedArray() : data, elements, []);
         const wanted = kind ?? kindOf(elements), stored = wanted === 'FLOAT16' || wanted === 'BFLOAT16' ? 'FLOAT32' : wanted;
-        const array = TYPED[stored].from(elements.map((element, i) => convertElement(wanted, element, i)));
+        const array = new TYPED[stored](elements.length);
+        for (let i = 0; i < elements.length; i++)
+            array[i] = convertElement(wanted, elements[i], i);
         const tensor = fromTyped(stored, array, shape ?? found);
         return stored === wanted ? tensor : tensor.cast(Ortrain.DType[wanted]);
     };

@@ -192,6 +192,15 @@ function init(Ortrain, converters) {
         }
     }
 
+    // set_property () as the setters do it, as GLib only warns of what it does not take.
+    function checkSetProperty(cls) {
+        const original = cls.prototype.set_property;
+        cls.prototype.set_property = function (name, value) {
+            const [checked] = Object.values(toProperties(this.constructor, {[name]: value}));
+            original.call(this, name, checked);
+        };
+    }
+
     // {name of a property: value}, checked. more: names that are none, which a constructor takes as well
     function toProperties(cls, given, more = []) {
         if (given === null || typeof given !== 'object' || Array.isArray(given) || given instanceof GObject.Object)
@@ -244,14 +253,23 @@ function init(Ortrain, converters) {
             const of = G.type_info_get_interface(type);
             const enumeration = of.get_type() === G.InfoType.ENUM ? enumerationOf(of.get_name()) : null;
             const cls = of.get_namespace() === 'Ortrain' && of.get_name() in converters ? of.get_name() : null;
+            const needed = of.get_namespace() === 'Ortrain' && of.get_type() === G.InfoType.OBJECT ? Ortrain[of.get_name()] : null;
             if (enumeration !== null)
                 convert = (where, value) => toMember(where, value, enumeration);
-            else if (cls !== null)
-                convert = (where, value) => converters[cls](value);
+            else if (needed !== null) {
+                convert = (where, value) => {
+                    const object = cls !== null ? converters[cls](value) : value;
+                    if (!(object instanceof needed))
+                        throw new TypeError(`${where} needs an Ortrain.${of.get_name()}, not ${show(value)}`);
+                    return object;
+                };
+            }
         } else if (tag === Tag.ARRAY) {
             const item = G.type_info_get_param_type(type, 0), itemTag = G.type_info_get_tag(item);
-            const element = itemTag === Tag.UINT8 ? null : converterOf(item, false);
-            if (element !== null)
+            const element = converterOf(item, false);
+            if (itemTag === Tag.UINT8)
+                convert = (where, value) => value instanceof Uint8Array ? value : Uint8Array.from(toArray(where, value, element));
+            else if (element !== null)
                 convert = (where, value) => toArray(where, value, element);
         }
         if (convert === null || !nullable)
@@ -281,8 +299,13 @@ function init(Ortrain, converters) {
     function checkFunction(owner, name, info, label) {
         const original = owner[name];
         const taken = argumentsOf(info);
-        if (label.startsWith('IoBinding.bind_'))
-            taken[1].convert = null;        // memory that runs read and write, not a copy
+        if (label.startsWith('IoBinding.bind_')) {
+            taken[1].convert = (where, value) => {      // memory that runs read and write, not a copy
+                if (value !== null && !(value instanceof Ortrain.Tensor))
+                    throw new TypeError(`${where} needs an Ortrain.Tensor, whose memory is bound, not ${show(value)}`);
+                return value;
+            };
+        }
         if (typeof original !== 'function' || taken.length === 0)
             return;
         function call(...args) {
@@ -331,6 +354,8 @@ function init(Ortrain, converters) {
                     continue;
                 checkSetters(cls);
                 checkConstructor(cls);
+                if (Object.getPrototypeOf(cls) === GObject.Object)
+                    checkSetProperty(cls);
             }
         },
         toProperties, toProperty,

@@ -73,7 +73,8 @@ class Tensor(Ortrain.Tensor):
             array = np.ascontiguousarray(array)
         dtype = _DTYPE.get(array.dtype.str)
         if dtype is None:
-            raise TypeError(f"there is no tensor type for NumPy's {array.dtype}")
+            why = ": its elements are no numbers, or too large for one" if array.dtype.hasobject else ""
+            raise TypeError(f"there is no tensor type for NumPy's {array.dtype}{why}")
         if array.size == 0:
             return Ortrain.Tensor.new(dtype, list(array.shape))
         address, read_only = array.__array_interface__["data"]
@@ -128,6 +129,13 @@ class Tensor(Ortrain.Tensor):
         tensor = self.cast(Ortrain.DType.FLOAT32) if self.get_dtype() == Ortrain.DType.BFLOAT16 else self
         return tensor.numpy()
 
+    def _number(self):
+        """The only element, wherever it is; NaN only if it is one."""
+        number = self.get_scalar(0)
+        if number != number and self.get_device() is not None:
+            self.get_bytes()            # fails where the element cannot be read
+        return number
+
     def item(self):
         """The only element, as a number of Python's own."""
         if self.get_n_elements() != 1:
@@ -176,12 +184,12 @@ class Tensor(Ortrain.Tensor):
     def __bool__(self):
         if self.get_n_elements() != 1:
             raise ValueError("the truth of a tensor with more or less than one element is not defined")
-        return self.get_scalar(0) != 0
+        return self._number() != 0
 
     def __float__(self):
         if self.get_n_elements() != 1:
             raise TypeError("only a tensor of one element becomes a number")
-        return self.get_scalar(0)
+        return self._number()
 
     def __int__(self):
         return int(self.item())
