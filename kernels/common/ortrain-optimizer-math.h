@@ -9,7 +9,10 @@
  * all elements of a step (bias corrections, step sizes) is computed once, in double, into a struct of coefficients; the
  * inline functions are then plain arithmetic that vectorises. w: weight, g: gradient, m and v: first and second moment.
  *
- * grad_scale multiplies the gradient first: unscaling, clipping and averaging over micro-batches in one factor. */
+ * grad_scale multiplies the gradient first: unscaling, clipping and averaging over micro-batches in one factor.
+ *
+ * An infinite weight (a mask that is a weight, a row of scores that is never chosen) stays as it is where its gradient is
+ * finite: in the terms of decay and in norms it counts as 0. */
 /* A coefficient to the power of a number of steps. A device may have its own. */
 #ifndef ORTRAIN_POW
 #define ORTRAIN_POW(x, y) pow ((x), (y))
@@ -137,20 +140,24 @@ typedef struct
 
 /* NAME is the suffix, T the type, SQRT its root. */
 #define ORTRAIN_OPTIMIZER_MATH(NAME, T, SQRT)                                                                          \
+  ORTRAIN_FUNCTION T ortrain_decaying_##NAME (T w)                                                                     \
+  {                                                                                                                    \
+    return w - w == 0 ? w : 0;                                                                                         \
+  }                                                                                                                    \
   ORTRAIN_FUNCTION void ortrain_sgd_element_##NAME (const OrtrainSgdMath *c, T *w, T g)                                \
   {                                                                                                                    \
-    *w -= (T) c->lr * ((T) c->grad_scale * g + (T) c->l2 * *w);                                                        \
+    *w -= (T) c->lr * ((T) c->grad_scale * g + (T) c->l2 * ortrain_decaying_##NAME (*w));                              \
   }                                                                                                                    \
   ORTRAIN_FUNCTION void ortrain_momentum_element_##NAME (const OrtrainSgdMath *c, T *w, T g, T *v)                     \
   {                                                                                                                    \
-    T e = (T) c->grad_scale * g + (T) c->l2 * *w;                                                                      \
+    T e = (T) c->grad_scale * g + (T) c->l2 * ortrain_decaying_##NAME (*w);                                            \
     T next = (T) c->momentum * *v + (T) c->damped * e;                                                                 \
     *v = next;                                                                                                         \
     *w -= (T) c->lr * (c->nesterov ? e + (T) c->momentum * next : next);                                               \
   }                                                                                                                    \
   ORTRAIN_FUNCTION void ortrain_adam_element_##NAME (const OrtrainAdamMath *c, T *w, T g, T *m, T *v)                  \
   {                                                                                                                    \
-    T e = (T) c->grad_scale * g + (T) c->l2 * *w;                                                                      \
+    T e = (T) c->grad_scale * g + (T) c->l2 * ortrain_decaying_##NAME (*w);                                            \
     T m1 = (T) c->beta1 * *m + (T) (1.0 - c->beta1) * e;                                                               \
     T v1 = (T) c->beta2 * *v + (T) (1.0 - c->beta2) * e * e;                                                           \
     *m = m1;                                                                                                           \
@@ -164,8 +171,8 @@ typedef struct
     T e = (T) c->grad_scale * g;                                                                                       \
     T m1 = (T) c->beta1 * *m + (T) (1.0 - c->beta1) * e;                                                               \
     T v1 = (T) c->beta2 * *v + (T) (1.0 - c->beta2) * e * e;                                                           \
-    T d =                                                                                                              \
-        (T) c->weight_decay * w + m1 * (T) c->inv_correction1 / (SQRT (v1 * (T) c->inv_correction2) + (T) c->epsilon); \
+    T d = (T) c->weight_decay * ortrain_decaying_##NAME (w) +                                                          \
+          m1 * (T) c->inv_correction1 / (SQRT (v1 * (T) c->inv_correction2) + (T) c->epsilon);                         \
     int finite = d - d == 0;                                                                                           \
     *m = finite ? m1 : *m;                                                                                             \
     *v = finite ? v1 : *v;                                                                                             \
@@ -178,7 +185,7 @@ typedef struct
   }                                                                                                                    \
   ORTRAIN_FUNCTION void ortrain_adagrad_element_##NAME (const OrtrainAdagradMath *c, T *w, T g, T *h)                  \
   {                                                                                                                    \
-    T e = (T) c->grad_scale * g + (T) c->l2 * *w;                                                                      \
+    T e = (T) c->grad_scale * g + (T) c->l2 * ortrain_decaying_##NAME (*w);                                            \
     T h1 = *h + e * e;                                                                                                 \
     *h = h1;                                                                                                           \
     *w -= (T) c->lr * e / (SQRT (h1) + (T) c->epsilon);                                                                \

@@ -28,6 +28,18 @@
         most = magnitude > most ? magnitude : most;                                                                    \
       }                                                                                                                \
     return most >= (EXPONENT);                                                                                         \
+  }                                                                                                                    \
+  /* The same but for infinities that were there before. */                                                            \
+  static guint8 any_newly_broken_##NAME (const void *before, const void *after, gint64 n)                              \
+  {                                                                                                                    \
+    const guint##BITS *x = before, *y = after;                                                                         \
+    guint8 any = 0;                                                                                                    \
+    for (gint64 i = 0; i < n; i++)                                                                                     \
+      {                                                                                                                \
+        const guint##BITS magnitude = y[i] & (guint##BITS) (G_MAXUINT##BITS >> 1);                                     \
+        any |= magnitude >= (EXPONENT) && !(magnitude == (EXPONENT) && x[i] == y[i]);                                  \
+      }                                                                                                                \
+    return any;                                                                                                        \
   }
 ANY_BROKEN (f16, 16, 0x7c00u)
 ANY_BROKEN (bf16, 16, 0x7f80u)
@@ -254,6 +266,24 @@ encode_states (const Work *work, gint64 i, gint64 n, const float *s0, const floa
     encode_unsigned (find_block (work, 1, i), s1, ORTRAIN_STATE_N_ROWS (n));
 }
 
+typedef struct
+{
+  guint8 (*any) (const void *data, gint64 n);
+  guint8 (*any_new) (const void *before, const void *after, gint64 n);
+} BrokenFuncs;
+
+static BrokenFuncs
+get_broken_funcs (OrtrainDType dtype)
+{
+  if (dtype == ORTRAIN_DTYPE_FLOAT16)
+    return (BrokenFuncs){ any_broken_f16, any_newly_broken_f16 };
+  if (dtype == ORTRAIN_DTYPE_BFLOAT16)
+    return (BrokenFuncs){ any_broken_bf16, any_newly_broken_bf16 };
+  if (dtype == ORTRAIN_DTYPE_FLOAT64)
+    return (BrokenFuncs){ any_broken_f64, any_newly_broken_f64 };
+  return (BrokenFuncs){ any_broken_f32, any_newly_broken_f32 };
+}
+
 static guint8
 run_floats (const Work *work, Coefficients *c)
 {
@@ -262,6 +292,9 @@ run_floats (const Work *work, Coefficients *c)
   const gboolean narrow_w = t->dtype != ORTRAIN_DTYPE_FLOAT32, narrow_g = t->gradient != ORTRAIN_DTYPE_FLOAT32;
   const gboolean tiled = narrow_w || narrow_g || in_blocks;
   const gint64 step = tiled ? ORTRAIN_SPAN_TILE : work->moves ? CHUNK : work->end - work->begin;
+  const BrokenFuncs look = get_broken_funcs (t->dtype);
+  const gsize size = ortrain_dtype_get_size (t->dtype);
+  guint32 before[CHUNK];
   guint8 broken = 0;
   for (gint64 i = work->begin; i < work->end; i += step)
     {
@@ -271,6 +304,10 @@ run_floats (const Work *work, Coefficients *c)
       guint16 *stored = (guint16 *) work->parameter + i; /* of 16 bits */
       float *w = narrow_w ? w_tile : (float *) work->parameter + i;
       const float *g = narrow_g ? g_tile : (const float *) work->gradient + i;
+      const void *parameter = (const guint8 *) work->parameter + (gsize) i * size;
+      const gboolean had_broken = work->moves && look.any (parameter, n);
+      if (had_broken)
+        memcpy (before, parameter, (gsize) n * size);
       if (narrow_w)
         ortrain_dtype_widen_n (t->dtype, w_tile, stored, n);
       if (narrow_g)
@@ -289,9 +326,7 @@ run_floats (const Work *work, Coefficients *c)
       if (narrow_w)
         store_narrow (work->update, t, stored, w, i, n);
       store_copy (work->update, t, w, i, n);
-      broken |= !narrow_w                            ? any_broken_f32 (w, n)
-                : t->dtype == ORTRAIN_DTYPE_BFLOAT16 ? any_broken_bf16 (stored, n)
-                                                     : any_broken_f16 (stored, n);
+      broken |= had_broken ? look.any_new (before, parameter, n) : look.any (parameter, n);
     }
   return broken;
 }
@@ -313,17 +348,21 @@ run_doubles (const Work *work, Coefficients *c)
 {
   const gboolean narrow_g = work->tensor->gradient != ORTRAIN_DTYPE_FLOAT64;
   const gint64 step = narrow_g ? ORTRAIN_SPAN_TILE : work->moves ? CHUNK : work->end - work->begin;
+  guint64 before[CHUNK];
   guint8 broken = 0;
   for (gint64 i = work->begin; i < work->end; i += step)
     {
       double g_tile[ORTRAIN_SPAN_TILE], *w = (double *) work->parameter + i;
       const gint64 n = MIN (step, work->end - i);
+      const gboolean had_broken = work->moves && any_broken_f64 (w, n);
+      if (had_broken)
+        memcpy (before, w, (gsize) n * sizeof *w);
       if (narrow_g)
         widen_to_doubles (work->tensor->gradient, g_tile, work->gradient, i, n);
       work->rule->f64 (c, w, narrow_g ? g_tile : (const double *) work->gradient + i, doubles_at (work->states[0], i),
                        doubles_at (work->states[1], i), n);
       if (work->moves)
-        broken |= any_broken_f64 (w, n);
+        broken |= had_broken ? any_newly_broken_f64 (before, w, n) : any_broken_f64 (w, n);
     }
   return broken;
 }
@@ -575,11 +614,14 @@ run_adagrad (const OrtrainKernelCall *call)
     const OrtrainLambMath c = pass->math;                                                                              \
     for (gint64 begin = 0; begin < n; begin += ORTRAIN_SPAN_TILE)                                                      \
       {                                                                                                                \
-        T d[ORTRAIN_SPAN_TILE];                                                                                        \
+        T d[ORTRAIN_SPAN_TILE], finite[ORTRAIN_SPAN_TILE];                                                             \
         gint64 len = MIN (ORTRAIN_SPAN_TILE, n - begin);                                                               \
         for (gint64 i = 0; i < len; i++)                                                                               \
-          d[i] = ortrain_lamb_direction_##NAME (&c, w[begin + i], g[begin + i], &m[begin + i], &v[begin + i]);         \
-        pass->sums[0] += ortrain_span_sum_of_squares_##NAME (w + begin, len);                                          \
+          {                                                                                                            \
+            finite[i] = ortrain_decaying_##NAME (w[begin + i]);                                                        \
+            d[i] = ortrain_lamb_direction_##NAME (&c, w[begin + i], g[begin + i], &m[begin + i], &v[begin + i]);       \
+          }                                                                                                            \
+        pass->sums[0] += ortrain_span_sum_of_squares_##NAME (finite, len);                                             \
         pass->sums[1] += ortrain_span_sum_of_squares_##NAME (d, len);                                                  \
       }                                                                                                                \
   }                                                                                                                    \
@@ -592,7 +634,7 @@ run_adagrad (const OrtrainKernelCall *call)
     for (gint64 i = 0; i < n; i++)                                                                                     \
       {                                                                                                                \
         T e = (T) c.grad_scale * g[i];                                                                                 \
-        T d = (T) c.weight_decay * w[i] +                                                                              \
+        T d = (T) c.weight_decay * ortrain_decaying_##NAME (w[i]) +                                                    \
               m[i] * (T) c.inv_correction1 / (SQRT (v[i] * (T) c.inv_correction2) + (T) c.epsilon);                    \
         ortrain_lamb_element_##NAME (ratio, &w[i], e - e == 0 ? d : 0);                                                \
       }                                                                                                                \

@@ -118,8 +118,9 @@ move_floats (const Update &p, const Tensor &tensor, const typename Rule::Math &c
       load4<float> (s[k], tensor.states[k], i, n);
   for (int k = 0; k < 4; k++)
     {
+      const float before = w[k];
       Rule::move (c, &w[k], g[k], &s[0][k], &s[1][k], p.n_states > 0);
-      broken = broken || (k < n && is_broken (tensor.dtype, w[k]));
+      broken = broken || (k < n && is_broken (tensor.dtype, before, w[k]));
     }
   for (int k = 0; k < ORTRAIN_UPDATE_MAX_STATES; k++)
     if (k < (int) p.n_states)
@@ -139,8 +140,8 @@ move_doubles (const Update &p, const Tensor &tensor, const typename Rule::Math &
       double g[4], next = w[k];
       load4_any (g, tensor.gradient, tensor.g, i + k, 1);
       Rule::move (c, &next, g[0], s0 + k, s1 + k, p.n_states > 0);
+      broken = broken || (!isfinite (next) && !(isinf (w[k]) && next == w[k]));
       w[k] = next;
-      broken = broken || !isfinite (next);
     }
   return broken;
 }
@@ -158,8 +159,9 @@ move_blocks (const Update &p, const Tensor &tensor, const typename Rule::Math &c
     load_codes<false> (s[1], tensor.states[1], i);
   for (int k = 0; k < 4; k++)
     {
+      const float before = w[k];
       Rule::move (c, &w[k], g[k], &s[0][k], &s[1][k], true);
-      broken = broken || (k < n && is_broken (tensor.dtype, w[k]));
+      broken = broken || (k < n && is_broken (tensor.dtype, before, w[k]));
     }
   store_codes<true> (tensor.states[0], i, n, s[0]);
   if (p.n_states > 1)
@@ -311,7 +313,7 @@ lamb_elements (const Tensor &tensor, const OrtrainLambMath &c, gint64 i, int n, 
       if (k >= n)
         break;
       const T d = lamb_direction (c, w[k], g[k], &m[k], &v[k]);
-      sums[0] += (double) w[k] * (double) w[k];
+      sums[0] += isfinite (w[k]) ? (double) w[k] * (double) w[k] : 0;
       sums[1] += (double) d * (double) d;
     }
   store4<T> (tensor.states[0], i, n, m);
@@ -332,7 +334,7 @@ lamb_blocks (const Tensor &tensor, const OrtrainLambMath &c, gint64 i, int n, do
       if (k >= n)
         break;
       const float d = lamb_direction (c, w[k], g[k], &m[k], &v[k]);
-      sums[0] += (double) w[k] * (double) w[k];
+      sums[0] += isfinite (w[k]) ? (double) w[k] * (double) w[k] : 0;
       sums[1] += (double) d * (double) d;
     }
 }

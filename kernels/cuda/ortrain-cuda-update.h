@@ -245,7 +245,7 @@ struct LambSecond
   direction (const Math &c, T w, T g, T m, T v)
   {
     const T e = (T) c.math.grad_scale * g;
-    const T d = (T) c.math.weight_decay * w +
+    const T d = (T) c.math.weight_decay * (w - w == 0 ? w : 0) +
                 m * (T) c.math.inv_correction1 / (sqrt (v * (T) c.math.inv_correction2) + (T) c.math.epsilon);
     return e - e == 0 ? d : 0;
   }
@@ -380,10 +380,12 @@ store4_stochastic (const Update &p, guint32 parameter, void *to, gint64 i, int n
       ((guint16 *) to)[i + k] = ortrain_float_to_bfloat16_stochastic (from[k], words[k]);
 }
 
-/* Whether a number is not finite once it is stored. */
+/* Whether a number is not finite once it is stored, and not the infinity that it was before. */
 static __device__ bool
-is_broken (int dtype, float x)
+is_broken (int dtype, float before, float x)
 {
+  if (isinf (before) && x == before)
+    return false;
   if (dtype == ORTRAIN_DTYPE_FLOAT16)
     x = ortrain_half_to_float (ortrain_float_to_half (x));
   else if (dtype == ORTRAIN_DTYPE_BFLOAT16)

@@ -156,7 +156,9 @@ move_tensor (OrtrainBody *self, Update *update, guint t, MoveFunc move)
     ortrain_body_set (self, result + 1 + k, only_run (self, update, to.states[k], from.states[k]));
   if (from.w == NULL || stored == NULL || update->is_broken == NULL)
     return;
-  OrtrainValue *finite = is_finite (self, ortrain_body_cast (self, stored, from.w->dtype));
+  OrtrainValue *next = ortrain_body_cast (self, stored, from.w->dtype);
+  OrtrainValue *stayed = OP2 ("And", OP1 ("IsInf", from.w), OP2 ("Equal", next, from.w));
+  OrtrainValue *finite = OP2 ("Or", is_finite (self, next), stayed);
   OrtrainValue *broken = ortrain_body_cast (self, OP1 ("Not", finite), ORTRAIN_DTYPE_FLOAT32);
   broken =
       ortrain_body_reduce (self, "ReduceSum", broken, (guint32) ((G_GUINT64_CONSTANT (1) << from.w->rank) - 1), FALSE);
@@ -208,12 +210,19 @@ write_update (OrtrainBody *self, MoveFunc move)
   return TRUE;
 }
 
+/* The weights; infinite ones count as 0 in terms of decay and in norms, and stay as they are. */
+static OrtrainValue *
+decaying (OrtrainBody *self, OrtrainValue *w)
+{
+  return w != NULL ? WHERE (is_finite (self, w), w, NUMBER (w, 0)) : NULL;
+}
+
 /* scale · g + l2 · w; l2: NULL: nothing */
 static OrtrainValue *
 scale_gradient (OrtrainBody *self, const Update *update, const Moved *from, OrtrainValue *l2)
 {
   OrtrainValue *e = MUL (rounded (self, from, update->gradient_scale), from->g);
-  return l2 != NULL ? ADD (e, MUL (rounded (self, from, l2), from->w)) : e;
+  return l2 != NULL ? ADD (e, MUL (rounded (self, from, l2), decaying (self, from->w))) : e;
 }
 
 /* ---- the rules ---- */
@@ -288,7 +297,7 @@ move_lamb (OrtrainBody *self, const Update *update, const Moved *from, Moved *to
   OrtrainValue *epsilon = rounded (self, from, get_factor (self, 2));
   OrtrainValue *inverse1 = rounded (self, from, DIV (one, correct_bias (self, beta1, corrects)));
   OrtrainValue *inverse2 = rounded (self, from, DIV (one, correct_bias (self, beta2, corrects)));
-  OrtrainValue *decayed = MUL (rounded (self, from, from->weight_decay), from->w);
+  OrtrainValue *decayed = MUL (rounded (self, from, from->weight_decay), decaying (self, from->w));
   OrtrainValue *e = scale_gradient (self, update, from, NULL);
   OrtrainValue *moments[] = { next_moment (self, from, beta1, from->states[0], e, FALSE),
                               next_moment (self, from, beta2, from->states[1], e, TRUE) };
@@ -303,7 +312,7 @@ move_lamb (OrtrainBody *self, const Update *update, const Moved *from, Moved *to
       for (guint k = 0; k < 2 && pass == 0; k++)
         to->states[k] = WHERE (finite, moments[k], from->states[k]);
     }
-  OrtrainValue *w2 = sum_of_squares (self, from->w), *d2 = sum_of_squares (self, directions[0]);
+  OrtrainValue *w2 = sum_of_squares (self, decaying (self, from->w)), *d2 = sum_of_squares (self, directions[0]);
   OrtrainValue *trust =
       OP2 ("Min", OP2 ("Max", OP1 ("Sqrt", DIV (w2, d2)), get_factor (self, 4)), get_factor (self, 5));
   OrtrainValue *known = OP2 ("And", OP2 ("Greater", w2, wide_zero), OP2 ("Greater", d2, wide_zero));

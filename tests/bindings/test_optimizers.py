@@ -59,6 +59,40 @@ class Optimizers(unittest.TestCase):
         self.assertTrue(caught.exception.matches(Ortrain.session_error_quark(), Ortrain.SessionError.OPTION))
         self.assertIn("state-precision", caught.exception.message)
 
+    def test_infinite_weights_stay(self):
+        """A row of a table that holds -inf and is never looked up, with and without weight decay."""
+        def make(cls, decay, **options):
+            builder = Ortrain.GraphBuilder.new("table")
+            ids = builder.add_input("ids", Ortrain.DType.INT64, "n")
+            builder.add_output(builder.linear(builder.embedding(ids, "table", 64, 64), "fc", 2, True), "y")
+            optimizer = cls(learning_rate=0.1, weight_decay=decay)
+            if "state_precision" in options:
+                optimizer.state_precision = options.pop("state_precision")
+            options = Ortrain.TrainingOptions([Ortrain.MseLoss("y", "target")], optimizer=optimizer, **options)
+            return Ortrain.TrainingSession(builder.build(), options)
+
+        feeds = {"ids": np.array([0, 2, 3, 2]), "target": np.zeros((4, 2), np.float32)}
+        in_blocks = {"state_precision": Ortrain.StatePrecision.INT8}
+        for cls in (Ortrain.Sgd, Ortrain.Adam, Ortrain.AdamW, Ortrain.Lamb, Ortrain.Adagrad):
+            for decay in (0.0, 0.1):
+                for options in ({}, {"precision": "bf16"}, {"precision": "fp16"}, {"max_grad_norm": 1.0}, in_blocks):
+                    if options is in_blocks and cls in (Ortrain.Sgd, Ortrain.Adagrad):
+                        continue
+                    with self.subTest(cls.__name__, decay=decay, **options):
+                        session = make(cls, decay, **options)
+                        parameters = session.get_parameters().numpy()
+                        name = next(name for name in parameters if name.startswith("table"))
+                        table = parameters[name].copy()
+                        table[1] = -np.inf
+                        session.set_parameters({name: table})
+                        for _ in range(3):
+                            session.train_step(feeds)
+                            session.optimizer_step()
+                        after = session.get_parameters().numpy()[name]
+                        self.assertTrue((after[1] == -np.inf).all())
+                        self.assertTrue(np.isfinite(np.delete(after, 1, 0)).all())
+                        self.assertFalse(np.array_equal(after[0], table[0]))
+
     def test_groups(self):
         optimizer = Ortrain.Sgd(learning_rate=0.1)
         group = optimizer.add_group("*.bias", 0.0, 0.0)
