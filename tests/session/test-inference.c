@@ -284,6 +284,48 @@ test_binding (void)
   g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED);
 }
 
+/* An output in the memory of an input: the run sees the input as it was, and allocates nothing either. */
+static void
+test_shared_memory (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainInferenceSession) session = make_session (TRUE);
+  g_autoptr (OrtrainIoBinding) binding = ortrain_inference_session_bind (session);
+  g_autoptr (OrtrainTensor) x = make_x (4, 1), whole = NULL, in = NULL, out = NULL;
+  const gint64 whole_dims[2] = { 6, 3 }, y_dims[2] = { 4, 2 }, flat_dims[1] = { 8 }, w_dims[2] = { 3, 2 };
+  whole = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, whole_dims, 2, &error);
+  in = ortrain_tensor_slice_rows (whole, 0, 4, &error);
+  out = ortrain_tensor_slice_rows (whole, 1, 5, &error);
+  g_autoptr (OrtrainTensor) y = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, y_dims, 2, &error);
+  g_autoptr (OrtrainTensor) flat = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, flat_dims, 1, &error);
+  g_autoptr (OrtrainTensor) same = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, w_dims, 2, &error);
+  g_autoptr (OrtrainTensor) both = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, y_dims, 2, &error);
+  g_autoptr (GBytes) bytes = ortrain_tensor_get_bytes (x, &error);
+  g_assert_no_error (error);
+
+  ortrain_io_binding_bind_input (binding, "x", in);
+  ortrain_io_binding_bind_output (binding, "copy", out);
+  ortrain_io_binding_bind_output (binding, "y", y);
+  ortrain_io_binding_bind_output (binding, "flat", flat);
+  ortrain_io_binding_bind_output (binding, "same", same);
+  ortrain_io_binding_bind_output (binding, "both", both);
+  guint before = 0;
+  for (guint i = 0; i < 10; i++)
+    {
+      g_assert_true (ortrain_tensor_set_bytes (in, bytes, &error));
+      if (i == 3)
+        before = __atomic_load_n (&n_allocations, __ATOMIC_RELAXED);
+      g_assert_true (ortrain_inference_session_run_with_binding (session, binding, &error));
+    }
+  g_assert_cmpuint (__atomic_load_n (&n_allocations, __ATOMIC_RELAXED) - before, ==, 0);
+  check_outputs (ortrain_io_binding_get_outputs (binding), x);
+
+  ortrain_io_binding_bind_output (binding, "both", y);
+  g_assert_false (ortrain_inference_session_run_with_binding (session, binding, &error));
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED);
+  g_assert_nonnull (strstr (error->message, "Output 'both' is bound to memory of the output 'y'"));
+}
+
 /* Where the elements of a value decide the next one's shape, nodes run one by one. */
 static void
 test_data_dependent (void)
@@ -369,6 +411,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/inference/async", test_async);
   g_test_add_func ("/inference/threads", test_threads);
   g_test_add_func ("/inference/binding", test_binding);
+  g_test_add_func ("/inference/shared-memory", test_shared_memory);
   g_test_add_func ("/inference/data-dependent", test_data_dependent);
   g_test_add_func ("/inference/options", test_options);
   return g_test_run ();
