@@ -99,7 +99,7 @@ ortrain_tensor_to_device (OrtrainTensor *self, const char *device, GError **erro
   if (!ortrain_tensor_check_released (self, error))
     return NULL;
   if (g_str_equal (ortrain_tensor_get_device (self), device))
-    return g_object_ref (self);
+    return ortrain_tensor_check_file (self, error) ? g_object_ref (self) : NULL;
   if (g_str_equal (device, ORTRAIN_TENSOR_HOST))
     return ortrain_tensor_copy (self, error);
   g_autoptr (OrtrainTensorDevice) there = ortrain_provider_open_memory (device, error);

@@ -49,7 +49,9 @@ ortrain_tensor_to_host (OrtrainTensor *self, GError **error)
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   if (!ortrain_tensor_check_released (self, error))
     return NULL;
-  return ortrain_tensor_peek_device (self) == NULL ? g_object_ref (self) : ortrain_tensor_copy (self, error);
+  if (ortrain_tensor_peek_device (self) != NULL)
+    return ortrain_tensor_copy (self, error);
+  return ortrain_tensor_check_file (self, error) ? g_object_ref (self) : NULL;
 }
 
 OrtrainTensor *

@@ -73,7 +73,7 @@ class Inference(unittest.TestCase):
 
     def test_errors(self):
         session = Ortrain.InferenceSession(self.model)
-        for feeds in ({}, {"x": self.x[:, :2]}, {"x": self.x.astype(np.int64)}, {"x": self.x, "y": self.x}):
+        for feeds in ({}, {"x": self.x[:, :2]}, {"x": self.x.astype(np.complex64)}, {"x": self.x, "y": self.x}):
             with self.assertRaises(GLib.Error) as caught:
                 session.run(feeds)
             self.assertTrue(caught.exception.matches(Ortrain.session_error_quark(), Ortrain.SessionError.FEED))

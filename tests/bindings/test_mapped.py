@@ -92,6 +92,8 @@ class Readers(unittest.TestCase):
                 self.refuse(part.argmax, 1)
                 self.assertTrue(math.isnan(part.get_scalar(1)))
                 self.refuse(part.numpy)
+                self.refuse(part.to_host)
+                self.refuse(part.to_device, "cpu")
                 self.refuse(part.tolist)
                 self.refuse(lambda: part[0])
                 self.refuse(np.asarray, part)

@@ -85,6 +85,9 @@ class Places(unittest.TestCase):
         parts = source / "bindings" / "python" / "gi" / "overrides" / "_ortrain"
         self.assertEqual(sorted(path.name for path in (overrides() / "_ortrain").iterdir()),
                          sorted(path.name for path in parts.glob("*.py")))
+        parts = source / "bindings" / "gjs" / "overrides" / "_ortrain"
+        self.assertEqual(sorted(path.name for path in placed(option("datadir") / "gjs-1.0/overrides/_ortrain").iterdir()),
+                         sorted(path.name for path in parts.iterdir()))
         self.assertEqual([str(path) for path in root.glob("**/*.h") if path.name.endswith("-private.h")], [])
 
     def test_python_looks_there(self):
