@@ -19,19 +19,78 @@
 #include <unistd.h>
 #endif
 
-gboolean
-ortrain_image_is_name (const char *name)
+/* Endings of pictures. Those of formats that come with GdkPixbuf have no package. */
+static const struct
 {
-  static const char *const endings[] = { ".png",  ".jpg",  ".jpeg", ".gif", ".bmp", ".tif",
-                                         ".tiff", ".webp", ".ppm",  ".pgm", ".pbm", ".pnm" };
+  const char *ending, *format, *package; /* that has the loader, in Debian */
+} known[] = {
+  { ".png", NULL, NULL },
+  { ".jpg", NULL, NULL },
+  { ".jpeg", NULL, NULL },
+  { ".gif", NULL, NULL },
+  { ".bmp", NULL, NULL },
+  { ".tif", NULL, NULL },
+  { ".tiff", NULL, NULL },
+  { ".ppm", NULL, NULL },
+  { ".pgm", NULL, NULL },
+  { ".pbm", NULL, NULL },
+  { ".pnm", NULL, NULL },
+  { ".webp", "WebP", "webp-pixbuf-loader" },
+  { ".avif", "AVIF", "libavif-gdk-pixbuf" },
+  { ".heic", "HEIF", "heif-gdk-pixbuf" },
+  { ".heif", "HEIF", "heif-gdk-pixbuf" },
+  { ".jxl", "JPEG XL", "libjxl-gdk-pixbuf" },
+};
+
+/* A place in `known`; or -1. */
+static gint
+find_ending (const char *name)
+{
   g_autofree char *lower = g_ascii_strdown (name, -1);
-  for (guint i = 0; i < G_N_ELEMENTS (endings); i++)
-    if (g_str_has_suffix (lower, endings[i]))
-      return TRUE;
-  return FALSE;
+  for (guint i = 0; i < G_N_ELEMENTS (known); i++)
+    if (g_str_has_suffix (lower, known[i].ending))
+      return (gint) i;
+  return -1;
 }
 
 #ifdef ORTRAIN_HAVE_GDK_PIXBUF
+
+/* Whether a loader that is installed knows the ending; those of drawings without pixels do not count. */
+static gboolean
+has_loader (const char *name)
+{
+  const char *dot = strrchr (name, '.');
+  g_autoptr (GSList) formats = dot != NULL ? gdk_pixbuf_get_formats () : NULL;
+  gboolean found = FALSE;
+  for (GSList *each = formats; each != NULL && !found; each = each->next)
+    {
+      g_auto (GStrv) endings = gdk_pixbuf_format_get_extensions (each->data);
+      for (guint i = 0; endings[i] != NULL && !gdk_pixbuf_format_is_scalable (each->data); i++)
+        found = found || g_ascii_strcasecmp (endings[i], dot + 1) == 0;
+    }
+  return found;
+}
+
+gboolean
+ortrain_image_is_name (const char *name)
+{
+  return find_ending (name) >= 0 || has_loader (name);
+}
+
+gboolean
+ortrain_image_check_loader (const char *path, GError **error)
+{
+  const gint i = find_ending (path);
+  struct stat about;
+  if (i < 0 || known[i].package == NULL || has_loader (path) || g_stat (path, &about) != 0 ||
+      !S_ISREG (about.st_mode) || gdk_pixbuf_get_file_info (path, NULL, NULL) != NULL)
+    return TRUE;
+  g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
+               "%s: GdkPixbuf has no loader for %s pictures here; install one (in Debian, the package %s), or convert "
+               "the pictures to PNG or JPEG",
+               ortrain_text_show_path (path), known[i].format, known[i].package);
+  return FALSE;
+}
 
 /* What is fed to the decoder until it knows the size, and then. */
 #define FIRST_BYTES 4096
@@ -149,6 +208,8 @@ static GdkPixbuf *
 decode (const char *path, guint64 max_pixels, GError **error)
 {
   Size size = { .max_pixels = max_pixels };
+  if (!ortrain_image_check_loader (path, error))
+    return NULL;
   const int fd = open_file (path, max_pixels > G_MAXUINT64 / 32 ? G_MAXUINT64 : max_pixels * 16 + (1 << 20), error);
   if (fd < 0)
     return NULL;
@@ -228,6 +289,18 @@ ortrain_image_read (const char *path, guint width, guint height, guint channels,
 }
 
 #else
+
+gboolean
+ortrain_image_is_name (const char *name)
+{
+  return find_ending (name) >= 0;
+}
+
+gboolean
+ortrain_image_check_loader (const char *path, GError **error)
+{
+  return TRUE; /* reading it says what is missing */
+}
 
 OrtrainTensor *
 ortrain_image_read (const char *path, guint width, guint height, guint channels, guint64 max_pixels, GError **error)

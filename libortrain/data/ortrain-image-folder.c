@@ -143,16 +143,20 @@ add_class (Files *self, const char *name, guint label, GError **error)
   if (pictures->len == 0)
     {
       const char *shown = ortrain_text_show_path (full);
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
-                   "%s: The folder of this class has no pictures (.png, .jpg, .jpeg, .gif, .bmp, .tiff, .webp, .ppm); "
-                   "remove it, or put some there",
-                   shown);
+      g_set_error (
+          error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
+          "%s: The folder of this class has no pictures (.png, .jpg, .jpeg, .gif, .bmp, .tiff, .webp, .ppm and "
+          "what else GdkPixbuf has loaders for); remove it, or put some there",
+          shown);
       return FALSE;
     }
   for (guint i = 0; i < pictures->len; i++)
     {
       const Item item = { g_build_filename (name, pictures->pdata[i], NULL), label };
       g_array_append_val (self->items, item);
+      g_autofree char *picture = g_build_filename (self->folder, item.path, NULL);
+      if (!ortrain_image_check_loader (picture, error))
+        return FALSE;
     }
   return TRUE;
 }

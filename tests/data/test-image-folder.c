@@ -214,7 +214,7 @@ test_empty (void)
   put (folder, "empty/notes.txt", make_text ("nothing"));
   assert_not_opened (folder, NULL, ORTRAIN_DATA_ERROR_EMPTY,
                      "%s/empty: The folder of this class has no pictures (.png, .jpg, .jpeg, .gif, .bmp, .tiff, .webp, "
-                     ".ppm); remove it, or put some there");
+                     ".ppm and what else GdkPixbuf has loaders for); remove it, or put some there");
   g_autoptr (GError) error = NULL;
   g_autofree char *nowhere = g_build_filename (folder, "nowhere", NULL);
   g_assert_null (ortrain_image_folder_new (nowhere, "image", "labels", NULL, &error));
@@ -228,6 +228,36 @@ test_empty (void)
   g_autoptr (OrtrainDataset) bare = g_object_new (ORTRAIN_TYPE_IMAGE_FOLDER, NULL);
   g_assert_cmpuint (ortrain_dataset_get_length (bare), ==, 0);
   g_assert_null (ortrain_image_folder_get_classes (ORTRAIN_IMAGE_FOLDER (bare)));
+}
+
+/* Formats whose loaders are packages of their own: by their contents, or with the name of what is missing. */
+static void
+test_loaders (void)
+{
+  static const char *const names[] = { "webp", "avif", "heic", "jxl" };
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", NULL);
+      g_autofree char *as_png = g_strconcat ("c/1.", names[i], NULL), *broken = g_strconcat ("c/2.", names[i], NULL);
+      g_autofree char *package =
+          g_strdup_printf ("the package %s", g_str_equal (names[i], "webp") ? "webp-pixbuf" : "");
+      put (folder, as_png, make_plain (2, 2, 7));
+      g_autoptr (OrtrainDataset) dataset = open_folder (folder, NULL);
+      g_assert_cmpuint (ortrain_dataset_get_length (dataset), ==, 1);
+      g_autoptr (OrtrainTensorDict) item = ortrain_dataset_get_item (dataset, 0, &error);
+      g_assert_no_error (error);
+      g_assert_nonnull (item);
+      put (folder, broken, make_text ("RIFF....WEBPVP8 "));
+      g_autoptr (OrtrainDataset) second = ortrain_image_folder_new (folder, "image", "labels", NULL, &error);
+      if (second == NULL)
+        g_assert_nonnull (strstr (error->message, package)); /* there is no loader here */
+      else
+        g_assert_null (ortrain_dataset_get_item (second, 1, &error));
+      g_assert_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID);
+      g_assert_nonnull (strstr (error->message, broken));
+      test_remove_folder (folder);
+    }
 }
 
 /* Each is an error with the path, and costs neither memory nor time. */
@@ -339,6 +369,7 @@ main (int argc, char *argv[])
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/image-folder/files", test_files);
   g_test_add_func ("/image-folder/empty", test_empty);
+  g_test_add_func ("/image-folder/loaders", test_loaders);
   g_test_add_func ("/image-folder/pixels", test_pixels);
   g_test_add_func ("/image-folder/hostile", test_hostile);
   g_test_add_func ("/image-folder/limit", test_limit);

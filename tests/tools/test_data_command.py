@@ -350,6 +350,63 @@ class Options(Failures):
                     self.assertTrue(message.isprintable(), message)
 
 
+class Blame(Failures):
+    """What does not fit is told of what was fed, not of a weight."""
+    def setUp(self):
+        save("layers.onnx", [node(b"MatMul", [b"x", b"w"], b"h"), node(b"Add", [b"h", b"b"], b"a"), node(b"MatMul", [b"a", b"v"], b"y")],
+             [tensor(b"w", 64, 16), tensor(b"b", 16), tensor(b"v", 16, 3)], [value(b"x", b"n", b"features")], [value(b"y", b"n", 3)])
+        npz("wide.npz", x=("f", (4, 138), [0.5] * 552), labels=("q", (4,), [0, 1, 2, 0]))
+        npz("right.npz", x=("f", (4, 64), [0.5] * 256), labels=("q", (4,), [0, 1, 2, 0]))
+        write("wide.npy", npy("f", (4, 138), [0.5] * 552))
+
+    def test_features(self):
+        for words in (["train", "--data", "wide.npz"], ["eval", "--data", "wide.npz"], ["run", "-i", "x=wide.npy"], ["plan", "--seq", "138"],
+                      ["bench", "--seq", "138", "--steps", "1"]):
+            _, err = ortrain(words[0], "layers.onnx", *words[1:], status=1)
+            self.assertRegex(err, r"Input 'x' is \[\d+, 138\], the model needs \[\d+, 64\]: .*'matmul'")
+        ortrain("train", "layers.onnx", "--data", "right.npz")
+
+    def test_others(self):
+        # two inputs with a symbol of one name, and one that has to be equal to a weight's size behind an operator
+        save("two.onnx", [node(b"Add", [b"a", b"b"], b"s"), node(b"Tanh", [b"s"], b"t"), node(b"MatMul", [b"t", b"w"], b"y")], [tensor(b"w", 5, 2)],
+             [value(b"a", b"n", b"k"), value(b"b", b"n", b"k")], [value(b"y", b"n", 2)])
+        write("seven.npy", npy("f", (3, 7), range(21)))
+        write("five.npy", npy("f", (3, 5), range(15)))
+        self.assertIn("Input 'a' is [3, 7], the model needs [3, 5]: ", self.fails(1, "run", "two.onnx", "-i", "a=seven.npy", "-i", "b=seven.npy"))
+        self.assertIn("'b' has the shape [3, 5]", self.fails(1, "run", "two.onnx", "-i", "a=seven.npy", "-i", "b=five.npy"))
+        # pictures with another number of channels
+        save("conv.onnx", [node(b"Conv", [b"x", b"w"], b"y")], [tensor(b"w", 4, 3, 2, 2)], [value(b"x", b"n", b"c", b"h", b"w2")], [value(b"y", b"n", 4, b"p", b"q")])
+        write("grey.npy", npy("f", (1, 1, 8, 8), [0.5] * 64))
+        self.assertIn("Input 'x' is [1, 1, 8, 8], the model needs [1, 3, 8, 8]: ", self.fails(1, "run", "conv.onnx", "-i", "x=grey.npy"))
+        # a length that a constant decides
+        save("parts.onnx", [node(b"Reshape", [b"x", b"shape"], b"p"), node(b"MatMul", [b"p", b"w"], b"y")],
+             [tensor(b"shape", 3, ints=[0, 2, 8]), tensor(b"w", 8, 2)], [value(b"x", b"n", b"t")], [value(b"y", b"n", 2, 2)])
+        message = self.fails(1, "run", "parts.onnx", "-i", "x=seven.npy")
+        self.assertIn("Reshape", message)
+
+
+class Inner(Failures):
+    def test_argmax(self):
+        """The only output is the number of a class: the value that it is of can have a loss."""
+        save("classes.onnx", [node(b"MatMul", [b"x", b"w"], b"scores"), node(b"ArgMax", [b"scores"], b"y")], [tensor(b"w", 4, 3)], [value(b"x", b"n", 4)],
+             [value(b"y", b"p", b"q", dtype=INT64)])
+        out, _ = ortrain("check", "classes.onnx", status=1)
+        self.assertIn("ortrain train MODEL --output scores", out)
+        npz("classes.npz", x=("f", (6, 4), range(24)), labels=("q", (6,), [0, 1, 2] * 2))
+        self.assertIn("it is computed from 'scores', on which a loss can be", self.fails(1, "train", "classes.onnx", "--data", "classes.npz"))
+        ortrain("train", "classes.onnx", "--data", "classes.npz", "--output", "scores", "--export", "classes-trained.onnx")
+        hint = strict(ortrain("check", "classes.onnx", "--json", status=1)[0])["diagnostics"][0]["hint"]
+        self.assertIn("'scores'", hint)
+        # what cannot train anyway has no such line
+        save("fixed-classes.onnx", [node(b"ArgMax", [b"x"], b"y")], [], [value(b"x", b"n", 4)], [value(b"y", b"p", b"q", dtype=INT64)])
+        self.assertNotIn("--output", ortrain("check", "fixed-classes.onnx", status=1)[0])
+        # some steps further up
+        save("deep.onnx", [node(b"MatMul", [b"x", b"w"], b"scores"), node(b"ArgMax", [b"scores"], b"n1"), node(b"Identity", [b"n1"], b"n2"),
+                           node(b"Add", [b"n2", b"one"], b"y")], [tensor(b"w", 4, 3), tensor(b"one", 1, ints=[1])], [value(b"x", b"n", 4)],
+             [value(b"y", b"p", b"q", dtype=INT64)])
+        self.assertIn("--output scores", ortrain("check", "deep.onnx", status=1)[0])
+
+
 class Losses(Failures):
     def test_plan(self):
         save("probability.onnx", [node(b"MatMul", [b"x", b"w"], b"s"), node(b"Sigmoid", [b"s"], b"y")], [tensor(b"w", 4, 1)],

@@ -220,7 +220,8 @@ image_read_input (const char *path, OrtrainValue *input, const ImageSettings *se
 gboolean
 image_is_name (const char *path)
 {
-  static const char *const endings[] = { ".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm" };
+  static const char *const endings[] = { ".png", ".jpg", ".jpeg", ".gif", ".bmp",  ".tif",  ".tiff", ".webp",
+                                         ".ppm", ".pgm", ".pbm",  ".pnm", ".avif", ".heic", ".heif", ".jxl" };
   g_autofree char *lower = g_ascii_strdown (path, -1);
   for (guint i = 0; i < G_N_ELEMENTS (endings); i++)
     if (g_str_has_suffix (lower, endings[i]))
