@@ -370,14 +370,12 @@ ortrain_csv_format_get_separator (OrtrainCsvFormat *self)
  * @self: a format
  * @separator: (nullable): one ASCII character, but no quote and no end of a line; %NULL to find it out
  *
- * Sets what separates the fields of a line.
+ * Sets what separates the fields of a line. Another text is an error when a table is read.
  */
 void
 ortrain_csv_format_set_separator (OrtrainCsvFormat *self, const char *separator)
 {
   g_return_if_fail (ORTRAIN_IS_CSV_FORMAT (self));
-  g_return_if_fail (separator == NULL ||
-                    (*separator > 0 && separator[1] == '\0' && strchr ("\"\n\r", *separator) == NULL));
   if (set_text (&self->separator, separator))
     g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_SEPARATOR]);
 }

@@ -599,8 +599,9 @@ parse (Reader *r, GError **error)
  * may be a pipe. Lines of comments before the first row are passed over where they cannot be taken for a row, others as
  * [property@CsvFormat:comment] says.
  *
- * Errors are %ORTRAIN_DATA_ERROR_INVALID, with the line and the column, for a table that does not match @format,
- * %ORTRAIN_DATA_ERROR_EMPTY for one without rows, and those of [error@GLib.FileError] and [error@TensorError].
+ * Errors are %ORTRAIN_DATA_ERROR_INVALID, with the line and the column, for a table that does not match @format, or for a
+ * separator that cannot be one, %ORTRAIN_DATA_ERROR_EMPTY for one without rows, and those of [error@GLib.FileError] and
+ * [error@TensorError].
  *
  * Returns: (transfer full) (type OrtrainTensorDataset): the dataset; %NULL on error
  */
@@ -616,6 +617,14 @@ ortrain_tensor_dataset_new_from_csv (const char *path, OrtrainCsvFormat *format,
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
                    "%s: the format has no tensors; add them with add_input and add_target", path);
+      return NULL;
+    }
+  const char *separator = format->separator;
+  if (separator != NULL && (*separator <= 0 || separator[1] != '\0' || strchr ("\"\n\r", *separator) != NULL))
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
+                   "The separator of a table is one ASCII character, no quote and no end of a line, not '%s'",
+                   ortrain_text_show (separator));
       return NULL;
     }
   g_autoptr (GBytes) bytes = ortrain_mapped_file_open (path, error);

@@ -548,5 +548,18 @@ class Checkpoints(unittest.TestCase):
         self.assertEqual(float(loaded[0].get_tensors("parameters")["3"].numpy().sum()), 60)
 
 
+class Separators(unittest.TestCase):
+    def test_no_separator(self):
+        """A separator that cannot be one is an error of the table, not a warning."""
+        path = os.path.join(folder, "separators.csv")
+        with open(path, "w") as file:
+            file.write("x;y\n1;2\n3;4\n")
+        for separator in ("", ";;", "\n", '"', "€"):
+            table = Ortrain.CsvFormat(separator=separator)
+            table.add_input("x", Ortrain.DType.FLOAT32, None)
+            with self.assertRaisesRegex(Ortrain.DataError, "The separator of a table is one ASCII character"):
+                Ortrain.TensorDataset.new_from_csv(path, table)
+
+
 if __name__ == "__main__":
     main()

@@ -346,6 +346,27 @@ class Asynchronous(unittest.TestCase):
         self.assertTrue(math.isfinite(session.train_step(batch())))
 
 
+class Weights(unittest.TestCase):
+    def test_step_weight(self):
+        session = training_session()
+        self.assertEqual(session.get_step_weight(), 0)
+        session.train_step(batch(8))
+        self.assertEqual(session.get_step_weight(), 8)
+        session.eval_step(batch(5))
+        self.assertEqual(session.get_step_weight(), 5)
+
+    def test_export_with_limits(self):
+        session = training_session()
+        where, exported = os.path.join(folder, "limits"), os.path.join(folder, "limits.onnx")
+        session.save_checkpoint(where)
+        checkpoint = Ortrain.Checkpoint.load(where)
+        with self.assertRaises(Ortrain.ModelError) as caught:
+            checkpoint.export_with_limits(exported, Ortrain.ModelLimits(max_nodes=0))
+        self.assertEqual(caught.exception.code, Ortrain.ModelError.LIMIT)
+        checkpoint.export_with_limits(exported, None)
+        self.assertEqual(Ortrain.Model(exported).get_n_parameters(), 15)
+
+
 class Errors(unittest.TestCase):
     def check(self, call, code):
         with self.assertRaises(GLib.Error) as caught:
