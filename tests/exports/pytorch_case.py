@@ -25,7 +25,7 @@ class Case:
     dtype: torch.dtype = torch.float32
     rate: float = RATE
     tolerance: float = 2e-5             # of the losses, relative to the largest
-    differs: str = ""                   # why the file cannot give PyTorch's losses, if so
+    differs: str | dict = ""            # why a file cannot give PyTorch's losses, for all exporters or by exporter
 
 
 def integers(high, *shape):

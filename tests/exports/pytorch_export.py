@@ -46,6 +46,16 @@ def write(name, case, exporter, stem):
     os.rename(f"{stem}.part", f"{stem}.onnx")
 
 
+def explain(error):
+    """The words of an exporter: it puts the reason below a heading, or raises from it."""
+    words = str(error).partition("## Exception summary")[2].strip()
+    if words:
+        return words
+    while error.__cause__:
+        error = error.__cause__
+    return f"{type(error).__name__}: {str(error).strip()}"
+
+
 def write_in_child(name, case, exporter, stem):
     child = os.fork()
     if child == 0:
@@ -58,10 +68,7 @@ def write_in_child(name, case, exporter, stem):
             os.unlink(f"{stem}.log")
         except BaseException as error:
             traceback.print_exc()
-            root = error
-            while root.__cause__ or root.__context__:
-                root = root.__cause__ or root.__context__
-            pathlib.Path(f"{stem}.failed").write_text(f"{type(root).__name__}: {str(root).strip()}")
+            pathlib.Path(f"{stem}.failed").write_text(explain(error))
         os._exit(0)
     status = os.waitpid(child, 0)[1]
     if status:
@@ -82,9 +89,9 @@ def export_all(folder, cases, patterns=()):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "cases.json").write_text(json.dumps({
-        "rates": {name: case.rate for name, case in cases.items()},
-        "tolerances": {name: case.tolerance for name, case in cases.items()},
-        "reasons": {name: case.differs for name, case in cases.items() if case.differs}}))
+        name: {"rate": case.rate, "tolerance": case.tolerance, "train": case.train,
+               "differs": case.differs if isinstance(case.differs, dict) else dict.fromkeys(EXPORTERS, case.differs)}
+        for name, case in cases.items()}))
     warm_up()
     for name, case in cases.items():
         for exporter in EXPORTERS:

@@ -22,13 +22,14 @@ STEPS = 6
 AGREE, REFUSED, DIFFER, FAILED = "agree", "refused", "differ", "exporter fails"
 
 
-def train(path, feeds, rate):
-    """Losses of STEPS steps; raises what the library raises."""
+def train(path, feeds, case):
+    """Losses of STEPS steps; raises what the library raises. A module in evaluation mode keeps the statistics of its norms."""
     import gi
     gi.require_version("Ortrain", "1.0")
     from gi.repository import Ortrain
 
-    options = Ortrain.TrainingOptions([Ortrain.MseLoss("y", "target")], optimizer=Ortrain.Sgd(learning_rate=rate))
+    options = Ortrain.TrainingOptions([Ortrain.MseLoss("y", "target")], optimizer=Ortrain.Sgd(learning_rate=case["rate"]),
+                                      batch_norm="train" if case["train"] else "frozen")
     session = Ortrain.TrainingSession(Ortrain.Model(str(path)), options)
     losses = []
     for _ in range(STEPS):
@@ -37,17 +38,17 @@ def train(path, feeds, rate):
     return losses
 
 
-def train_file(path, rate):
+def train_file(path, case):
     """What becomes of one file: {"losses": …} or {"error": …}, with PyTorch's losses as "expected"."""
     arrays = dict(np.load(path.with_suffix(".npz")))
     expected = arrays.pop("losses").tolist()
     try:
-        return {"expected": expected, "losses": train(path, arrays, rate)}
+        return {"expected": expected, "losses": train(path, arrays, case)}
     except Exception as error:
         return {"expected": expected, "error": getattr(error, "message", None) or f"{type(error).__name__}: {error}"}
 
 
-def train_files(paths, rates):
+def train_files(paths, cases):
     """Train in child processes, so that one that dies costs only its file: path → what became of it."""
     results, left = {}, list(paths)
     while left:
@@ -57,7 +58,7 @@ def train_files(paths, rates):
             os.close(read)
             with os.fdopen(write, "w") as out:
                 for path in left[:50]:
-                    print(json.dumps({"path": str(path), **train_file(path, rates[path.stem.rsplit('__', 1)[0]])}), file=out, flush=True)
+                    print(json.dumps({"path": str(path), **train_file(path, cases[path.stem.rsplit('__', 1)[0]])}), file=out, flush=True)
             os._exit(0)
         os.close(write)
         with os.fdopen(read) as lines:
@@ -91,17 +92,17 @@ def judge_folder(folder, patterns):
     cases = json.loads((folder / "cases.json").read_text())
     stems = sorted({path.with_suffix("") for suffix in ("onnx", "failed") for path in folder.glob(f"*__*.{suffix}")})
     stems = [stem for stem in stems if any(fnmatch.fnmatch(stem.name, pattern) for pattern in patterns)]
-    stems = [stem for stem in stems if stem.name.rsplit("__", 1)[0] in cases["rates"]]
-    results = train_files([stem.with_suffix(".onnx") for stem in stems if stem.with_suffix(".onnx").exists()], cases["rates"])
+    stems = [stem for stem in stems if stem.name.rsplit("__", 1)[0] in cases]
+    results = train_files([stem.with_suffix(".onnx") for stem in stems if stem.with_suffix(".onnx").exists()], cases)
     for stem in stems:
         name, exporter = stem.name.rsplit("__", 1)
         result = results.get(stem.with_suffix(".onnx"))
         if result is None:
             yield name, exporter, FAILED, first_line(stem.with_suffix(".failed").read_text())
             continue
-        verdict, words = judge(result, cases["tolerances"][name])
-        if verdict == DIFFER and name in cases["reasons"]:
-            words = f"{words} ({cases['reasons'][name]})"
+        verdict, words = judge(result, cases[name]["tolerance"])
+        if verdict == DIFFER and cases[name]["differs"].get(exporter):
+            words = f"{words} ({cases[name]['differs'][exporter]})"
         yield name, exporter, verdict, words
 
 

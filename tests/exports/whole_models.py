@@ -34,7 +34,8 @@ class Output(nn.Module):
         super().__init__()
         self.model, self.inputs, self.output, self.fixed = model, inputs, output, fixed
 
-    def forward(self, *inputs):
+    def forward(self, first, second=None):
+        inputs = (first,) if second is None else (first, second)
         outputs = self.model(**dict(zip(self.inputs, inputs)), **self.fixed)
         return outputs[self.output]
 
