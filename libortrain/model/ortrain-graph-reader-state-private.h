@@ -50,12 +50,15 @@ struct _OrtrainReaderState
   OrtrainReadGraphFunc read_graph; /* for attributes that are graphs */
   OrtrainProtoParts *parts;
   GStringChunk *strings;
-  GHashTable *functions;      /* key → OrtrainReaderFunction */
-  GHashTable *uses;           /* name → number of uses, of the outermost graph's values */
-  GHashTable *tables;         /* those of them whose slices an operator looks up */
-  GHashTable *outputs;        /* names of the outermost graph's outputs */
-  gsize n_leading_identities; /* nodes of the outermost graph that stand before all others */
-  GPtrArray *labels;          /* of the graphs, see OrtrainGraph; with the position of each: */
+  GHashTable *functions;    /* key → OrtrainReaderFunction */
+  GHashTable *uses;         /* name → number of uses, of the outermost graph's values */
+  GHashTable *tables;       /* those of them whose slices an operator looks up */
+  GHashTable *outputs;      /* names of the outermost graph's outputs */
+  GHashTable *placeholders; /* in calls of the program → name of its tensor; empty where the file does not list them */
+  GHashTable *program_tensors; /* these names */
+  GHashTable *one_valued;      /* initializer → 1: its elements differ, 2: they do not */
+  gsize n_leading_identities;  /* nodes of the outermost graph that stand before all others */
+  GPtrArray *labels;           /* of the graphs, see OrtrainGraph; with the position of each: */
   GHashTable *label_positions;
   guint64 n_nodes, n_inlined;
 };
@@ -112,6 +115,15 @@ gboolean ortrain_reader_read_initializers (OrtrainReaderState *state, OrtrainRea
 gboolean ortrain_reader_take_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope,
                                           const Ortrain__Ox__NodeProto *node, gsize index, gboolean *taken,
                                           GError **error);
+
+void ortrain_reader_add_origin (OrtrainReaderState *state, const char *name, OrtrainOriginKind kind, const char *of);
+gboolean ortrain_reader_tensor_varies (OrtrainTensor *tensor); /* its elements are not all one */
+
+/* model/ortrain-split-reader.c */
+void ortrain_reader_read_placeholders (OrtrainReaderState *state);
+/* Of a node of the outermost graph: inputs that are other tensors of the program than the initializers that are stored
+ * get values of their own. */
+void ortrain_reader_split_merged (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto, OrtrainNode *node);
 
 /* model/ortrain-model-functions.c */
 gboolean ortrain_reader_collect_functions (OrtrainReaderState *state, GError **error);

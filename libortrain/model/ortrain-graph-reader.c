@@ -171,6 +171,8 @@ read_node (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__
                                          ortrain_text_show (node->output[i]), owner);
         }
     }
+  if (scope->outermost)
+    ortrain_reader_split_merged (state, node, created);
   ortrain_reader_read_scope (state, node, created);
   return ortrain_reader_read_attributes (state, scope, node, created->attributes, error);
 }
@@ -343,6 +345,9 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
   g_autoptr (GHashTable) uses = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GHashTable) tables = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GHashTable) outputs = g_hash_table_new (g_str_hash, g_str_equal);
+  g_autoptr (GHashTable) placeholders = g_hash_table_new (g_str_hash, g_str_equal);
+  g_autoptr (GHashTable) program_tensors = g_hash_table_new (g_str_hash, g_str_equal);
+  g_autoptr (GHashTable) one_valued = g_hash_table_new (NULL, NULL);
   g_autoptr (GHashTable) label_positions = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GPtrArray) labels = g_ptr_array_new_with_free_func (g_free);
   g_autoptr (GStringChunk) strings = g_string_chunk_new (4096);
@@ -356,6 +361,9 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
                                .uses = uses,
                                .tables = tables,
                                .outputs = outputs,
+                               .placeholders = placeholders,
+                               .program_tensors = program_tensors,
+                               .one_valued = one_valued,
                                .labels = labels,
                                .label_positions = label_positions };
   const Ortrain__Ox__GraphProto *graph = self->proto->graph;
@@ -367,6 +375,7 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
     return ortrain_reader_invalid (error, "The model has no graph");
   if (!ortrain_reader_collect_functions (&state, error) || !ortrain_reader_find_uses (&state, error))
     return FALSE;
+  ortrain_reader_read_placeholders (&state);
   for (gsize i = 0; i < graph->n_output; i++)
     g_hash_table_add (outputs, (gpointer) ortrain_reader_text (graph->output[i]->name));
   self->graph = read_graph (&state, NULL, graph, NULL, error);

@@ -9,8 +9,8 @@
 
 /* ---- Where their contents stand in the file ---- */
 
-static void
-add_origin (OrtrainReaderState *state, const char *name, OrtrainOriginKind kind, const char *of)
+void
+ortrain_reader_add_origin (OrtrainReaderState *state, const char *name, OrtrainOriginKind kind, const char *of)
 {
   OrtrainOrigin *origin = g_new0 (OrtrainOrigin, 1);
   origin->kind = kind;
@@ -75,8 +75,8 @@ constant_contents (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *node
   return FALSE;
 }
 
-static gboolean
-varies (OrtrainTensor *tensor)
+gboolean
+ortrain_reader_tensor_varies (OrtrainTensor *tensor)
 {
   const gsize size = ortrain_dtype_get_size (ortrain_tensor_get_dtype (tensor));
   const guint8 *data = ortrain_tensor_peek_unaligned (tensor);
@@ -93,7 +93,7 @@ static gboolean
 is_table_and_weight (OrtrainReaderState *state, const char *first, const char *second, OrtrainTensor *tensor)
 {
   return g_hash_table_contains (state->tables, first) != g_hash_table_contains (state->tables, second) &&
-         ortrain_tensor_get_rank (tensor) == 2 && varies (tensor);
+         ortrain_tensor_get_rank (tensor) == 2 && ortrain_reader_tensor_varies (tensor);
 }
 
 /* The initializer that an Identity node passes on while others read it too. Exporters write such a node for two things:
@@ -135,7 +135,7 @@ take_separated (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
   ortrain_value_rename (value, node->output[0]);
   ortrain_reader_scope_insert (state, scope, node->input[0], value);
   ortrain_reader_scope_insert (state, scope, node->output[0], value);
-  add_origin (state, node->output[0], ORTRAIN_ORIGIN_SEPARATED, node->input[0]);
+  ortrain_reader_add_origin (state, node->output[0], ORTRAIN_ORIGIN_SEPARATED, node->input[0]);
   return TRUE;
 }
 
@@ -162,8 +162,8 @@ ortrain_reader_take_initializer (OrtrainReaderState *state, OrtrainReaderScope *
   OrtrainValue *value = ortrain_graph_new_initializer (scope->graph, name, tensor);
   if (!ortrain_reader_scope_define (state, scope, name, value, owner, error))
     return FALSE;
-  add_origin (state, name, merged != NULL ? ORTRAIN_ORIGIN_IDENTITY : ORTRAIN_ORIGIN_CONSTANT,
-              merged != NULL ? merged->name : NULL);
+  ortrain_reader_add_origin (state, name, merged != NULL ? ORTRAIN_ORIGIN_IDENTITY : ORTRAIN_ORIGIN_CONSTANT,
+                             merged != NULL ? merged->name : NULL);
   if (merged != NULL)
     g_ptr_array_add (
         state->reader->notes,
@@ -290,7 +290,7 @@ ortrain_reader_read_initializers (OrtrainReaderState *state, OrtrainReaderScope 
         ortrain_value_set_enclosure (value, scope->enclosure);
       else if (tensor != NULL && sparse != NULL)
         {
-          add_origin (state, name, ORTRAIN_ORIGIN_SPARSE, NULL);
+          ortrain_reader_add_origin (state, name, ORTRAIN_ORIGIN_SPARSE, NULL);
           g_ptr_array_add (state->reader->notes,
                            g_strdup_printf ("'%s' is stored as a sparse tensor; it is trained as a dense one",
                                             ortrain_text_show (name)));

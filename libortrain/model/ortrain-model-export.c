@@ -2,6 +2,7 @@
 #include "core/ortrain-file-writer-private.h"
 #include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
+#include "model/ortrain-export-tensors-private.h"
 #include "model/ortrain-model-private.h"
 #include "model/ortrain-rope-private.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -40,7 +41,17 @@ typedef struct
   OrtrainRope data;
   GArray *added;         /* of Added */
   GHashTable *separated; /* name of an initializer in the file → name of its value; see ORTRAIN_ORIGIN_SEPARATED */
+  GHashTable *merged;    /* first output of a node → GArray of NewInput; see ORTRAIN_ORIGIN_MERGED */
+  GHashTable *added_names;
+  GPtrArray *names; /* that belong to it */
 } Export;
+
+/* What a node reads instead of one of its inputs. */
+typedef struct
+{
+  guint index;
+  const char *name;
+} NewInput;
 
 /* An initializer that has no TensorProto of its own in the file yet. */
 typedef struct
@@ -118,16 +129,10 @@ read_name (const Export *self, OrtrainWireRange range, guint32 number)
   return name != NULL ? name : g_strdup ("");
 }
 
-static const OrtrainOrigin *
-find_origin (const OrtrainModel *model, const char *name)
-{
-  return ortrain_graph_reader_find_origin (&model->reader, ortrain_graph_find_value (model->reader.graph, name));
-}
-
 static OrtrainTensor *
 replacement_for (const Export *self, const char *name, OrtrainOriginKind kind)
 {
-  const OrtrainOrigin *origin = find_origin (self->model, name);
+  const OrtrainOrigin *origin = ortrain_export_find_origin (self->model, name);
   if (origin == NULL || origin->kind != kind || self->tensors == NULL)
     return NULL;
   return g_hash_table_lookup (self->tensors, name);
@@ -368,14 +373,49 @@ separate_name (const Export *self, const char *output)
 static void
 add_initializer (Export *self, const char *value, const char *name)
 {
+  if (!g_hash_table_add (self->added_names, g_strdup (name)))
+    return;
   Added added = { g_strdup (value), g_strdup (name) };
   g_array_append_val (self->added, added);
 }
 
-/* One part of the outermost graph. *gone: it is left out. *input: what the node reads instead, or NULL. */
+static void
+add_new_input (GArray *inputs, guint index, const char *name)
+{
+  NewInput input = { index, name };
+  g_array_append_val (inputs, input);
+}
+
+/* What a node reads that had equal values when it was exported, and has no longer. */
+static void
+separate_merged (Export *self, OrtrainWireRange range, GArray *inputs)
+{
+  OrtrainWireField field;
+  if (g_hash_table_size (self->merged) == 0)
+    return;
+  for (gsize at = range.begin; ortrain_wire_next (self->file, range.end, &at, &field, NULL);)
+    {
+      if (field.number != ORTRAIN_NODE_OUTPUT || field.type != ORTRAIN_WIRE_BYTES || field.end == field.body)
+        continue;
+      g_autofree char *name = g_strndup ((const char *) self->file + field.body, field.end - field.body);
+      const GArray *merged = g_hash_table_lookup (self->merged, name);
+      for (guint i = 0; merged != NULL && i < merged->len; i++)
+        {
+          const NewInput *input = &g_array_index (merged, NewInput, i);
+          const OrtrainOrigin *origin = ortrain_export_find_origin (self->model, input->name);
+          if (same_contents (contents_of (self, input->name), contents_of (self, origin->of)))
+            continue;
+          g_array_append_val (inputs, *input);
+          add_initializer (self, input->name, input->name);
+        }
+      return;
+    }
+}
+
+/* One part of the outermost graph. *gone: it is left out. inputs: what the node reads instead of its own. */
 static void
 rewrite_outer (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor **contents, gboolean *gone,
-               char **input)
+               GArray *inputs)
 {
   g_autofree char *name = NULL;
   if (kind == MESSAGE_INITIALIZER)
@@ -389,13 +429,17 @@ rewrite_outer (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTe
     {
       name = read_name (self, range, ORTRAIN_NODE_OUTPUT);
       *contents = replacement_for (self, name, ORTRAIN_ORIGIN_CONSTANT);
-      const OrtrainOrigin *origin = find_origin (self->model, name);
+      const OrtrainOrigin *origin = ortrain_export_find_origin (self->model, name);
       if (origin != NULL && origin->kind == ORTRAIN_ORIGIN_IDENTITY &&
           !same_contents (contents_of (self, name), contents_of (self, origin->of)))
         {
-          *input = separate_name (self, name);
-          add_initializer (self, name, *input);
+          char *own = separate_name (self, name);
+          add_new_input (inputs, 0, own);
+          add_initializer (self, name, own);
+          g_ptr_array_add (self->names, own);
         }
+      else
+        separate_merged (self, range, inputs);
     }
   else if (kind == MESSAGE_SPARSE)
     {
@@ -409,14 +453,20 @@ rewrite_outer (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTe
     }
 }
 
-/* A node of one input that reads another one. */
+/* A node that reads others. */
 static void
-rewrite_input (Export *self, OrtrainWireRange range, const char *input, OrtrainRope *out)
+rewrite_inputs (Export *self, OrtrainWireRange range, const GArray *inputs, OrtrainRope *out)
 {
   OrtrainWireField field;
+  guint index = 0;
   for (gsize at = range.begin; ortrain_wire_next (self->file, range.end, &at, &field, NULL);)
     {
-      if (field.number != ORTRAIN_NODE_INPUT)
+      const char *input = NULL;
+      for (guint i = 0; field.number == ORTRAIN_NODE_INPUT && i < inputs->len; i++)
+        if (g_array_index (inputs, NewInput, i).index == index)
+          input = g_array_index (inputs, NewInput, i).name;
+      index += field.number == ORTRAIN_NODE_INPUT;
+      if (input == NULL)
         {
           ortrain_rope_add (out, self->file + field.begin, field.end - field.begin);
           continue;
@@ -480,7 +530,7 @@ rewrite (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *
       OrtrainTensor *contents = constant;
       gboolean gone = FALSE, inner_changed = FALSE;
       g_auto (OrtrainRope) part = { 0 };
-      g_autofree char *input = NULL;
+      g_autoptr (GArray) inputs = NULL;
 
       if (inner == MESSAGE_OTHER)
         {
@@ -488,16 +538,19 @@ rewrite (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *
           continue;
         }
       if (kind == MESSAGE_OUTER_GRAPH)
-        rewrite_outer (self, inner, body, &contents, &gone, &input);
+        {
+          inputs = g_array_new (FALSE, FALSE, sizeof (NewInput));
+          rewrite_outer (self, inner, body, &contents, &gone, inputs);
+        }
       if (gone)
         {
           *changed = TRUE;
           continue;
         }
       ortrain_rope_init (&part);
-      if (input != NULL)
+      if (inputs != NULL && inputs->len > 0)
         {
-          rewrite_input (self, body, input, &part);
+          rewrite_inputs (self, body, inputs, &part);
           inner_changed = TRUE;
         }
       else if (inner == MESSAGE_ATTRIBUTE && constant != NULL)
@@ -523,95 +576,25 @@ rewrite (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *
   return TRUE;
 }
 
-/* Initializers of 16 bits are trained in float32: each is written in the type that the file has. *tensors is another table
- * then. */
-static gboolean
-narrow_tensors (OrtrainModel *model, GHashTable **tensors, GError **error)
+static void
+add_merged_uses (GHashTable *merged, const OrtrainValue *value)
 {
-  GHashTableIter iter;
-  gpointer key, tensor;
-  if (*tensors == NULL || model->file == NULL)
-    return TRUE;
-  g_autoptr (GHashTable) converted = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
-  g_hash_table_iter_init (&iter, *tensors);
-  while (g_hash_table_iter_next (&iter, &key, &tensor))
+  for (guint u = 0; value != NULL && u < value->uses.n; u++)
     {
-      const OrtrainOrigin *origin = find_origin (model, key);
-      const OrtrainDType dtype =
-          origin != NULL ? ortrain_tensor_get_dtype (ortrain_graph_find_value (model->reader.graph, key)->tensor)
-                         : ORTRAIN_DTYPE_UNDEFINED;
-      OrtrainTensor *narrow =
-          ortrain_dtype_is_half (dtype) && ortrain_tensor_get_dtype (tensor) == ORTRAIN_DTYPE_FLOAT32
-              ? ortrain_tensor_cast (tensor, dtype, error)
-              : g_object_ref (tensor);
-      if (narrow == NULL)
-        return FALSE;
-      g_hash_table_insert (converted, key, narrow);
-    }
-  *tensors = g_steal_pointer (&converted);
-  return TRUE;
-}
-
-static gboolean
-check_tensors (OrtrainModel *model, GHashTable *tensors, GError **error)
-{
-  GHashTableIter iter;
-  gpointer key, tensor;
-
-  if (model->file == NULL)
-    {
-      g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
-                           "The model was not created by one of its constructors");
-      return FALSE;
-    }
-  if (tensors == NULL)
-    return TRUE;
-  g_hash_table_iter_init (&iter, tensors);
-  while (g_hash_table_iter_next (&iter, &key, &tensor))
-    {
-      gsize rank, want_rank;
-      const OrtrainOrigin *origin = find_origin (model, key);
-      if (origin == NULL)
+      const OrtrainUse *use = &value->uses.items[u];
+      const OrtrainValue *output = NULL;
+      for (guint i = 0; i < use->node->outputs->len && output == NULL; i++)
+        output = ortrain_node_output (use->node, i);
+      if (output == NULL)
+        continue;
+      GArray *inputs = g_hash_table_lookup (merged, output->name);
+      if (inputs == NULL)
         {
-          g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE, "The model has no initializer '%s'",
-                       ortrain_text_show ((const char *) key));
-          return FALSE;
+          inputs = g_array_new (FALSE, FALSE, sizeof (NewInput));
+          g_hash_table_insert (merged, output->name, inputs);
         }
-      OrtrainTensor *old = ortrain_graph_find_value (model->reader.graph, key)->tensor;
-      const gint64 *want = ortrain_tensor_get_dims (old, &want_rank);
-      const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
-      if (ortrain_tensor_get_dtype (tensor) != ortrain_tensor_get_dtype (old) || rank != want_rank ||
-          (rank > 0 && memcmp (dims, want, rank * sizeof *dims) != 0) || ortrain_tensor_peek (tensor) == NULL)
-        {
-          g_autofree char *was = ortrain_shape_to_string (want, want_rank);
-          g_autofree char *is = ortrain_shape_to_string (dims, rank);
-          g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
-                       "Initializer '%s' is %s %s, but the new contents are %s %s%s",
-                       ortrain_text_show ((const char *) key), ortrain_dtype_get_name (ortrain_tensor_get_dtype (old)),
-                       was, ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), is,
-                       ortrain_tensor_peek (tensor) == NULL ? ", released" : "");
-          return FALSE;
-        }
+      add_new_input (inputs, use->index, value->name);
     }
-  return TRUE;
-}
-
-/* After they were read. */
-static gboolean
-check_tensor_files (GHashTable *tensors, GError **error)
-{
-  GHashTableIter iter;
-  gpointer name, tensor;
-  if (tensors == NULL)
-    return TRUE;
-  g_hash_table_iter_init (&iter, tensors);
-  while (g_hash_table_iter_next (&iter, &name, &tensor))
-    if (!ortrain_tensor_check_file (tensor, error))
-      {
-        g_prefix_error (error, "Initializer '%s': ", ortrain_text_show ((const char *) name));
-        return FALSE;
-      }
-  return TRUE;
 }
 
 static gboolean
@@ -620,6 +603,9 @@ build (OrtrainModel *model, GHashTable *tensors, const char *data_name, gboolean
 {
   g_autoptr (GArray) added = g_array_new (FALSE, FALSE, sizeof (Added));
   g_autoptr (GHashTable) separated = g_hash_table_new (g_str_hash, g_str_equal);
+  g_autoptr (GHashTable) merged = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, (GDestroyNotify) g_array_unref);
+  g_autoptr (GHashTable) added_names = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
   GHashTableIter iter;
   gpointer name, origin;
   gboolean changed = FALSE;
@@ -630,12 +616,17 @@ build (OrtrainModel *model, GHashTable *tensors, const char *data_name, gboolean
                   .data_name = data_name,
                   .all_external = all_external,
                   .added = added,
-                  .separated = separated };
+                  .separated = separated,
+                  .merged = merged,
+                  .added_names = added_names,
+                  .names = names };
   g_array_set_clear_func (added, added_clear);
   g_hash_table_iter_init (&iter, model->reader.origins);
   while (g_hash_table_iter_next (&iter, &name, &origin))
     if (((OrtrainOrigin *) origin)->kind == ORTRAIN_ORIGIN_SEPARATED)
       g_hash_table_insert (separated, ((OrtrainOrigin *) origin)->of, name);
+    else if (((OrtrainOrigin *) origin)->kind == ORTRAIN_ORIGIN_MERGED)
+      add_merged_uses (merged, ortrain_graph_find_value (model->reader.graph, name));
 
   ortrain_rope_init (out);
   ortrain_rope_init (&self.data);
@@ -652,7 +643,8 @@ write_files (OrtrainModel *self, const char *path, GHashTable *tensors, GError *
   g_autoptr (OrtrainFileWriter) data_file = NULL, file = NULL;
   g_auto (OrtrainRope) model = { 0 }, data = { 0 };
 
-  if (!check_tensors (self, tensors, error) || !build (self, tensors, data_name, FALSE, &model, &data, error))
+  if (!ortrain_export_check_tensors (self, tensors, error) ||
+      !build (self, tensors, data_name, FALSE, &model, &data, error))
     return FALSE;
   if (model.n_bytes > MAX_MODEL_BYTES)
     {
@@ -685,11 +677,11 @@ write_files (OrtrainModel *self, const char *path, GHashTable *tensors, GError *
   if (data.n_bytes > 0)
     {
       data_file = ortrain_file_writer_new (data_path, error);
-      if (data_file == NULL || !ortrain_rope_write (&data, data_file, error) || !check_tensor_files (tensors, error) ||
-          !ortrain_file_writer_commit_for_now (data_file, error))
+      if (data_file == NULL || !ortrain_rope_write (&data, data_file, error) ||
+          !ortrain_export_check_tensor_files (tensors, error) || !ortrain_file_writer_commit_for_now (data_file, error))
         return FALSE;
     }
-  if (check_tensor_files (tensors, error) && ortrain_file_writer_commit (file, error))
+  if (ortrain_export_check_tensor_files (tensors, error) && ortrain_file_writer_commit (file, error))
     return TRUE;
   if (data_file != NULL) /* an old model with new weights would be neither */
     ortrain_file_writer_restore (data_file);
@@ -700,7 +692,7 @@ gboolean
 ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors, GError **error)
 {
   GHashTable *narrow = tensors;
-  gboolean ok = ortrain_model_check_files (self, error) && narrow_tensors (self, &narrow, error) &&
+  gboolean ok = ortrain_model_check_files (self, error) && ortrain_export_narrow_tensors (self, &narrow, error) &&
                 write_files (self, path, narrow, error);
   if (narrow != tensors)
     g_hash_table_unref (narrow);
@@ -722,7 +714,7 @@ ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **er
 {
   g_auto (OrtrainRope) model = { 0 }, data = { 0 };
 
-  if (!check_tensors (self, tensors, error))
+  if (!ortrain_export_check_tensors (self, tensors, error))
     {
       ortrain_model_complete_error (error);
       return NULL;
@@ -740,6 +732,7 @@ ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **er
     }
   ortrain_rope_copy (&model, bytes);
   g_autoptr (GBytes) result = g_bytes_new_take (bytes, model.n_bytes);
-  return ortrain_model_check_files (self, error) && check_tensor_files (tensors, error) ? g_steal_pointer (&result)
-                                                                                        : NULL;
+  return ortrain_model_check_files (self, error) && ortrain_export_check_tensor_files (tensors, error)
+             ? g_steal_pointer (&result)
+             : NULL;
 }

@@ -12,6 +12,9 @@ char *ortrain_message_metadata_dup (const ProtobufCMessage *message, guint numbe
 char *ortrain_node_metadata_dup (const Ortrain__Ox__NodeProto *node, const char *key, guint64 max_bytes);
 
 #define ORTRAIN_METADATA_FX_NODE "pkg.torch.onnx.fx_node"
+/* of a graph: the parameters, buffers and constants of the program, and the most bytes that are read of them */
+#define ORTRAIN_METADATA_SIGNATURE "pkg.torch.export.ExportedProgram.graph_signature"
+#define ORTRAIN_METADATA_MAX_SIGNATURE ((guint64) 64 << 20)
 
 /* The path of the module that the node is in, of PyTorch's exporters: "encoder.layer.0.query", "" in the outermost
  * module; NULL if the file does not say. The newer one writes it into the metadata, the older into the node's name. */

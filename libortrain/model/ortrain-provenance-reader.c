@@ -14,9 +14,7 @@
 
 #include <string.h>
 
-#define KEY_SIGNATURE "pkg.torch.export.ExportedProgram.graph_signature"
 #define PRODUCER_OF_MODULES "pytorch"
-#define MAX_SIGNATURE_BYTES ((guint64) 64 << 20)
 #define MAX_DEPTH 64 /* of modules in modules */
 #define IDENTIFIER G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "_"
 
@@ -281,8 +279,9 @@ void
 ortrain_reader_read_provenance (OrtrainReaderState *state)
 {
   OrtrainGraph *graph = state->reader->graph;
-  g_autofree char *signature = ortrain_message_metadata_dup (&state->reader->proto->graph->base, ORTRAIN_GRAPH_METADATA,
-                                                             KEY_SIGNATURE, MAX_SIGNATURE_BYTES);
+  g_autofree char *signature =
+      ortrain_message_metadata_dup (&state->reader->proto->graph->base, ORTRAIN_GRAPH_METADATA,
+                                    ORTRAIN_METADATA_SIGNATURE, ORTRAIN_METADATA_MAX_SIGNATURE);
   g_autoptr (GHashTable) declared = signature != NULL ? parse_signature (signature) : NULL;
   if (declared != NULL)
     apply_list (declared, graph);

@@ -433,8 +433,7 @@ visit_uses (OrtrainParameterRole *role, const OrtrainParameterEvidence *evidence
       const OrtrainUse *use = &value->uses.items[u];
       if (use->node->op == NULL)
         continue;
-      if ((use->node->op->flags & ORTRAIN_OP_NORMALIZES) &&
-          ortrain_channels_has_bit (use->node->op->no_grad_inputs, use->index))
+      if (ortrain_channels_has_bit (use->node->op->statistic_inputs, use->index))
         role->is_statistic = TRUE;
       if (!ortrain_channels_has_bit (use->node->op->shape_inputs, use->index))
         continue;

@@ -28,9 +28,13 @@ def train(path, feeds, case):
     gi.require_version("Ortrain", "1.0")
     from gi.repository import Ortrain
 
-    options = Ortrain.TrainingOptions([Ortrain.MseLoss("y", "target")], optimizer=Ortrain.Sgd(learning_rate=case["rate"]),
+    model = Ortrain.Model(str(path))
+    inputs = [value.get_name() for value in model.get_graph().get_inputs()]
+    feeds = {inputs[int(name[2:])] if name.startswith("in") else name: array for name, array in feeds.items()}
+    output = model.get_graph().get_outputs()[0].get_name()
+    options = Ortrain.TrainingOptions([Ortrain.MseLoss(output, "target")], optimizer=Ortrain.Sgd(learning_rate=case["rate"]),
                                       batch_norm="train" if case["train"] else "frozen")
-    session = Ortrain.TrainingSession(Ortrain.Model(str(path)), options)
+    session = Ortrain.TrainingSession(model, options)
     losses = []
     for _ in range(STEPS):
         losses.append(float(session.train_step(feeds)))

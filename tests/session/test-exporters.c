@@ -257,6 +257,88 @@ test_identities (void)
     }
 }
 
+/* A node that was made from a call with these parameters of the program. */
+static Proto *
+called_node (const char *op, const char *inputs, const char *output, const char *call)
+{
+  Proto *node = proto_node (op, inputs, output);
+  proto_entry (node, 9, "pkg.torch.onnx.fx_node", call);
+  return node;
+}
+
+/* PyTorch's newer exporter stored equal tensors once, and lists what the program has: its parameters are apart again, under
+ * their own names; a table stays one. */
+static void
+test_split_parameters (void)
+{
+  static const char signature[] =
+      "\n# inputs\np_a_weight: PARAMETER target='a.weight'\np_b_weight: PARAMETER target='b.weight'\n"
+      "p_n1_weight: PARAMETER target='n1.weight'\np_n1_bias: PARAMETER target='n1.bias'\n"
+      "p_n2_weight: PARAMETER target='n2.weight'\np_n2_bias: PARAMETER target='n2.bias'\n"
+      "p_c_bias: PARAMETER target='c.bias'\nx: USER_INPUT\n\n# outputs\ny: USER_OUTPUT\n";
+  static const float ones[] = { 1, 1, 1 }, zeros[] = { 0, 0, 0 };
+  static const gint64 ids[] = { 2, 0, 1, 2 };
+  enum
+  {
+    LISTED,
+    NOT_LISTED,
+    TABLE,
+    N_FORMS
+  };
+  for (guint form = 0; form < N_FORMS; form++)
+    {
+      Proto *graph = proto_new ();
+      if (form == TABLE)
+        {
+          proto_message (graph, 1, called_node ("Gather", "a.weight,ids", "e", "%e = embedding(args = (%p_a_weight))"));
+          proto_message (graph, 1, proto_node ("Add", "e,x", "f"));
+          proto_message (graph, 1, called_node ("MatMul", "f,a.weight", "h", "%l = linear(args = (%f, %p_a_weight))"));
+          proto_message (graph, 5, proto_tensor ("ids", 7, DIMS (4), ids, sizeof ids));
+        }
+      else
+        proto_message (graph, 1, called_node ("MatMul", "x,a.weight", "h", "%l = linear(args = (%x, %p_a_weight))"));
+      proto_message (graph, 1,
+                     called_node ("LayerNormalization", "h,n1.weight,n1.bias", "i",
+                                  "%n = layer_norm(args = (%h, [3], %p_n1_weight, %p_n1_bias))"));
+      proto_message (graph, 1, proto_node ("Tanh", "i", "j"));
+      proto_message (graph, 1,
+                     called_node ("MatMul", "j,a.weight", "k", "%l_1 = linear(args = (%j, %p_b_weight, %p_c_bias))"));
+      proto_message (graph, 1,
+                     called_node ("Add", "k,n1.bias", "l", "%l_1 = linear(args = (%j, %p_b_weight, %p_c_bias))"));
+      proto_message (graph, 1,
+                     called_node ("LayerNormalization", "l,n1.weight,n1.bias", "y",
+                                  "%n_1 = layer_norm(args = (%l, [3], %p_n2_weight, %p_n2_bias))"));
+      proto_message (graph, 5, proto_tensor ("a.weight", 1, DIMS (3, 3), square, sizeof square));
+      proto_message (graph, 5, proto_tensor ("n1.weight", 1, DIMS (3), ones, sizeof ones));
+      proto_message (graph, 5, proto_tensor ("n1.bias", 1, DIMS (3), zeros, sizeof zeros));
+      if (form != NOT_LISTED)
+        proto_entry (graph, 16, "pkg.torch.export.ExportedProgram.graph_signature", signature);
+      add_ends (graph);
+      g_autoptr (GBytes) bytes = proto_model (graph, 8, 17);
+      g_autoptr (OrtrainTensorDict) trained = NULL;
+      g_autoptr (OrtrainModel) model = load (bytes), out = train (model, NULL, &trained);
+      static const char *const names[] = { "a.weight", "n1.weight", "n2.weight", "n1.bias",
+                                           "n2.bias",  "c.bias",    "b.weight" };
+      static const guint n_trained[] = { 7, 3, 6 };
+      g_assert_cmpuint (ortrain_tensor_dict_get_size (trained), ==, n_trained[form]);
+      if (form != LISTED)
+        continue;
+      for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+        {
+          g_assert_true (moved (model, out, names[i]));
+          g_assert_true (ortrain_tensor_equal (contents (out, names[i]), ortrain_tensor_dict_get (trained, names[i])));
+        }
+      g_assert_cmpuint (out->scan.nodes->len, ==, 6);
+      /* told to be one, they stay one, and so does the file */
+      static const char *const ties[] = { "n1.weight", "n2.weight", "n1.bias",  "n2.bias", "n1.bias",
+                                          "c.bias",    "a.weight",  "b.weight", NULL };
+      g_autoptr (OrtrainModel) one = train (model, ties, NULL);
+      g_assert_true (moved (model, one, "n1.bias"));
+      g_assert_cmpuint (one->scan.initializers->len, ==, 3);
+      g_assert_true (ortrain_tensor_equal (contents (one, "n1.bias"), contents (one, "c.bias")));
+    }
+}
+
 /* An embedding that is the weight of the output too, as PyTorch exports a scripted program: one parameter, whichever of
  * its names the initializer has. Without a difference in use, or with a single value, it is two as above. */
 static void
@@ -624,6 +706,7 @@ int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/exporters/split-parameters", test_split_parameters);
   g_test_add_func ("/exporters/constants", test_constants);
   g_test_add_func ("/exporters/input-initializers", test_input_initializers);
   g_test_add_func ("/exporters/identities", test_identities);

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Parameters that an exporter merged.
+ *
+ * PyTorch's newer exporter, when it optimizes, stores equal tensors once. The scales of fresh normalizations, all 1, and
+ * fresh biases, all 0, become one initializer under the name of one of them. The file tells them apart: the metadata of
+ * the graph lists the program's parameters with their placeholders, and the metadata of a node have the call that it was
+ * made from: `layer_norm_1 = call_function[…](args = (%add, [6], %p_norm2_weight, %p_norm2_bias))`. Where such a node
+ * reads `norm1.weight`, it means `norm2.weight`, which gets a value of its own here.
+ *
+ * A program that has one parameter under two names calls it by one of them everywhere. Older versions may not have done
+ * so: a table of rows that are looked up stays one, unless it has a single value. */
+#include "model/ortrain-graph-reader-state-private.h"
+
+#include "core/ortrain-text-private.h"
+#include "model/ortrain-node-metadata-private.h"
+
+#include <string.h>
+
+#define LETTERS G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "_"
+
+/* ---- the program's tensors ---- */
+
+/* "p_fc_weight: PARAMETER target='fc.weight'", a line each; or, of older versions, what Python prints of its objects:
+ * "InputSpec(kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name='p_fc_weight'), target='fc.weight')". */
+void
+ortrain_reader_read_placeholders (OrtrainReaderState *state)
+{
+  static const char mark[] = "target='", name_mark[] = "name='";
+  g_autofree char *text = ortrain_message_metadata_dup (&state->reader->proto->graph->base, ORTRAIN_GRAPH_METADATA,
+                                                        ORTRAIN_METADATA_SIGNATURE, ORTRAIN_METADATA_MAX_SIGNATURE);
+  for (const char *from = text, *at; from != NULL && (at = strstr (from, mark)) != NULL;)
+    {
+      const char *target = at + strlen (mark), *end = strchr (target, '\'');
+      const char *name = g_strrstr_len (from, at - from, name_mark), *line = g_strrstr_len (from, at - from, "\n");
+      if (end == NULL)
+        return;
+      name = name != NULL ? name + strlen (name_mark) : line != NULL ? line + 1 : from;
+      const gsize n = strspn (name, LETTERS);
+      if (n > 0 && end > target)
+        {
+          g_autofree char *placeholder = g_strndup (name, n), *path = g_strndup (target, (gsize) (end - target));
+          char *kept = g_string_chunk_insert_const (state->strings, path);
+          g_hash_table_insert (state->placeholders, g_string_chunk_insert_const (state->strings, placeholder), kept);
+          g_hash_table_add (state->program_tensors, kept);
+        }
+      from = end + 1;
+    }
+}
+
+/* The tensors of the program that a node's call has, in their order. */
+static GPtrArray *
+list_called (const OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto)
+{
+  const guint64 max_bytes = ortrain_model_limits_get_max_name_bytes (state->reader->limits);
+  g_autofree char *call = ortrain_node_metadata_dup (proto, ORTRAIN_METADATA_FX_NODE, max_bytes);
+  GPtrArray *called = g_ptr_array_new ();
+  for (char *at = call; at != NULL && (at = strchr (at, '%')) != NULL;)
+    {
+      char *name = at + 1;
+      at = name + strspn (name, LETTERS);
+      const char after = *at;
+      *at = '\0';
+      const char *target = g_hash_table_lookup (state->placeholders, name);
+      if (target != NULL)
+        g_ptr_array_add (called, (gpointer) target);
+      *at = after;
+    }
+  return called;
+}
+
+/* ---- which of them an input is ---- */
+
+/* Whether the file has no tensor of this name, but perhaps that of `merged` instead. */
+static gboolean
+is_missing (const OrtrainReaderState *state, const OrtrainValue *merged, const char *name)
+{
+  OrtrainValue *value = ortrain_graph_find_value (merged->graph, name);
+  if (value == NULL)
+    return TRUE;
+  const OrtrainOrigin *origin = ortrain_graph_reader_find_origin (state->reader, value);
+  return origin != NULL && origin->kind == ORTRAIN_ORIGIN_MERGED && g_str_equal (origin->of, merged->name);
+}
+
+static const char *
+own_name (const char *path)
+{
+  const char *dot = strrchr (path, '.');
+  return dot != NULL ? dot + 1 : path;
+}
+
+/* The input is called as another tensor of the program; `called` has those of the node's call that no other input is. */
+static const char *
+choose (const OrtrainReaderState *state, const OrtrainValue *merged, const GPtrArray *called)
+{
+  const char *found = NULL;
+  for (guint i = 0; i < called->len; i++)
+    {
+      const char *name = called->pdata[i];
+      if (!is_missing (state, merged, name))
+        continue;
+      if (g_str_equal (own_name (name), own_name (merged->name)))
+        return name;
+      found = found == NULL ? name : found;
+    }
+  return found;
+}
+
+static gboolean
+may_be_tied (OrtrainReaderState *state, OrtrainValue *value)
+{
+  if (!g_hash_table_contains (state->tables, value->name))
+    return FALSE;
+  gpointer known = g_hash_table_lookup (state->one_valued, value);
+  if (known == NULL)
+    {
+      known = GINT_TO_POINTER (ortrain_reader_tensor_varies (value->tensor) ? 1 : 2);
+      g_hash_table_insert (state->one_valued, value, known);
+    }
+  return GPOINTER_TO_INT (known) == 1;
+}
+
+static void
+split (OrtrainReaderState *state, OrtrainNode *node, guint input, OrtrainValue *merged, const char *name)
+{
+  OrtrainValue *value = ortrain_graph_find_value (merged->graph, name);
+  if (value == NULL)
+    {
+      value = ortrain_graph_new_initializer (merged->graph, name, merged->tensor);
+      ortrain_reader_add_origin (state, name, ORTRAIN_ORIGIN_MERGED, merged->name);
+      g_ptr_array_add (state->reader->notes,
+                       g_strdup_printf ("'%s' is stored as '%s': the exporter merged parameters that had equal values. Each "
+                                        "is trained on its own unless they are tied",
+                                        ortrain_text_show (name), ortrain_text_show (merged->name)));
+    }
+  ortrain_node_set_input (node, input, value);
+}
+
+void
+ortrain_reader_split_merged (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto, OrtrainNode *node)
+{
+  guint32 inputs = 0; /* those that are tensors of the program, by their names */
+  guint n = 0;
+  for (guint i = 0; i < MIN (node->inputs->len, 32) && g_hash_table_size (state->placeholders) > 0; i++)
+    {
+      const OrtrainValue *value = node->inputs->pdata[i];
+      if (value == NULL || value->kind != ORTRAIN_VALUE_INITIALIZER || !ortrain_dtype_is_floating (value->dtype) ||
+          !g_hash_table_contains (state->program_tensors, value->name))
+        continue;
+      inputs |= 1u << i;
+      n++;
+    }
+  if (inputs == 0)
+    return;
+  g_autoptr (GPtrArray) called = list_called (state, proto);
+  /* As many as the call has: the same order. An exporter that reorders them leaves names that do not fit. */
+  gboolean in_order = called->len == n;
+  for (guint i = 0, k = 0; in_order && i < 32; i++)
+    if (inputs >> i & 1)
+      {
+        const OrtrainValue *value = node->inputs->pdata[i];
+        const char *name = called->pdata[k++];
+        in_order = g_str_equal (name, value->name) || is_missing (state, value, name);
+      }
+  for (guint i = 0; !in_order && i < 32; i++)
+    {
+      guint at;
+      if ((inputs >> i & 1) &&
+          g_ptr_array_find_with_equal_func (called, ((OrtrainValue *) node->inputs->pdata[i])->name, g_str_equal, &at))
+        {
+          g_ptr_array_remove_index (called, at);
+          inputs &= ~(1u << i);
+        }
+    }
+  for (guint i = 0, k = 0; i < 32; i++)
+    {
+      if (!(inputs >> i & 1))
+        continue;
+      OrtrainValue *value = node->inputs->pdata[i];
+      const char *name = in_order ? called->pdata[k++] : choose (state, value, called);
+      if (name == NULL || g_str_equal (name, value->name) || may_be_tied (state, value))
+        continue;
+      split (state, node, i, value, name);
+      if (!in_order)
+        g_ptr_array_remove (called, (gpointer) name);
+    }
+}
