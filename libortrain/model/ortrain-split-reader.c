@@ -127,10 +127,11 @@ split (OrtrainReaderState *state, OrtrainNode *node, guint input, OrtrainValue *
     {
       value = ortrain_graph_new_initializer (merged->graph, name, merged->tensor);
       ortrain_reader_add_origin (state, name, ORTRAIN_ORIGIN_MERGED, merged->name);
-      g_ptr_array_add (state->reader->notes,
-                       g_strdup_printf ("'%s' is stored as '%s': the exporter merged parameters that had equal values. Each "
-                                        "is trained on its own unless they are tied",
-                                        ortrain_text_show (name), ortrain_text_show (merged->name)));
+      g_ptr_array_add (
+          state->reader->notes,
+          g_strdup_printf ("'%s' is stored as '%s': the exporter merged parameters that had equal values. Each "
+                           "is trained on its own unless they are tied",
+                           ortrain_text_show (name), ortrain_text_show (merged->name)));
     }
   ortrain_node_set_input (node, input, value);
 }
