@@ -186,6 +186,22 @@ ortrain_body_cross_entropy (OrtrainBody *self)
   return TRUE;
 }
 
+gboolean
+ortrain_body_restore_cross_entropy (OrtrainBody *self)
+{
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  if (ortrain_body_int (self, "axis", 1) != 1 || ortrain_body_float (self, "label_smoothing", 0) != 0)
+    {
+      ortrain_attributes_free (attributes);
+      return FALSE;
+    }
+  ortrain_attributes_set_string (attributes, "reduction",
+                                 ortrain_attributes_get_string (self->node->attributes, "reduction", "mean"));
+  if (ortrain_attributes_has (self->node->attributes, "ignore_index"))
+    ortrain_attributes_set_int (attributes, "ignore_index", ortrain_body_int (self, "ignore_index", 0));
+  return ortrain_body_as (self, "SoftmaxCrossEntropyLoss", 1, attributes);
+}
+
 /* dloss as a factor for each position. total: of the weights, where a mean was taken. */
 static OrtrainValue *
 factor (OrtrainBody *self, const Classes *classes, OrtrainValue *dloss, OrtrainValue *total, const gint64 *dims)

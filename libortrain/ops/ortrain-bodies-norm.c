@@ -85,6 +85,15 @@ ortrain_body_batch_norm_train (OrtrainBody *self)
   return TRUE;
 }
 
+gboolean
+ortrain_body_restore_batch_norm (OrtrainBody *self)
+{
+  OrtrainAttributes *attributes = ortrain_body_attribute ("training_mode", 1);
+  ortrain_attributes_set_float (attributes, "epsilon", ortrain_body_float (self, "epsilon", 1e-5));
+  ortrain_attributes_set_float (attributes, "momentum", ortrain_body_float (self, "momentum", 0.9));
+  return ortrain_body_as (self, "BatchNormalization", 3, attributes);
+}
+
 /* (dy, x, scale, mean, inverse) → (dx, dscale, dbias) */
 gboolean
 ortrain_body_batch_norm_grad (OrtrainBody *self)

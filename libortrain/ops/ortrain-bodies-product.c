@@ -143,6 +143,8 @@ write_attention (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainVal
                  OrtrainValue *bias, guint ratio)
 {
   OrtrainValue *scores = write_scores (self, q, k, mask, bias);
+  if (scores == NULL)
+    return NULL;
   OrtrainValue *p = ortrain_body_op_with (self, "Softmax", ortrain_body_attribute ("axis", -1), scores, NULL, NULL);
   OrtrainValue *lse = NULL, *guarded = NULL;
   const gint64 guard = ortrain_body_int (self, "guard", 0);

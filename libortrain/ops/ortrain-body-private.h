@@ -19,6 +19,8 @@ struct _OrtrainBody
 
 /* *expanded: whether the node was replaced by its body; some rows have none, or not for all attributes. */
 gboolean ortrain_body_expand (OrtrainNode *node, gboolean *expanded, GError **error);
+/* The same by `restore`, of nodes whose shapes need not be known. */
+gboolean ortrain_body_restore (OrtrainNode *node, gboolean *restored, GError **error);
 
 OrtrainValue *ortrain_body_input (OrtrainBody *self, guint i); /* may be NULL */
 gboolean ortrain_body_wants (OrtrainBody *self, guint k);
@@ -69,6 +71,8 @@ OrtrainValue *ortrain_body_gelu_tanh_slope (OrtrainBody *self, OrtrainValue *x);
 
 /* The bodies, by the file that they stand in. */
 gboolean ortrain_body_same (OrtrainBody *self); /* output 0 is input 0 */
+/* One node of ONNX's operator, with the node's inputs, and its first `n_outputs` outputs; attributes: taken. */
+gboolean ortrain_body_as (OrtrainBody *self, const char *op_type, guint n_outputs, OrtrainAttributes *attributes);
 
 gboolean ortrain_body_chain (OrtrainBody *self);
 gboolean ortrain_body_relu_grad (OrtrainBody *self);
@@ -107,6 +111,7 @@ gboolean ortrain_body_einsum_grad (OrtrainBody *self);
 gboolean ortrain_body_softmax_grad (OrtrainBody *self);
 gboolean ortrain_body_log_softmax_grad (OrtrainBody *self);
 gboolean ortrain_body_cross_entropy (OrtrainBody *self);
+gboolean ortrain_body_restore_cross_entropy (OrtrainBody *self);
 gboolean ortrain_body_cross_entropy_grad (OrtrainBody *self);
 gboolean ortrain_body_linear_cross_entropy (OrtrainBody *self);
 gboolean ortrain_body_nll_grad (OrtrainBody *self);
@@ -114,6 +119,7 @@ gboolean ortrain_body_dropout_grad (OrtrainBody *self);
 
 gboolean ortrain_body_norm_apply (OrtrainBody *self);
 gboolean ortrain_body_batch_norm_train (OrtrainBody *self);
+gboolean ortrain_body_restore_batch_norm (OrtrainBody *self);
 gboolean ortrain_body_batch_norm_grad (OrtrainBody *self);
 gboolean ortrain_body_batch_norm_frozen_grad (OrtrainBody *self);
 gboolean ortrain_body_add_layer_norm (OrtrainBody *self);

@@ -37,7 +37,7 @@ ortrain_body_set (OrtrainBody *self, guint k, OrtrainValue *value)
   if (output == NULL || value == NULL)
     return;
   value = ortrain_body_cast (self, value, output->dtype);
-  if (value != NULL && !ortrain_value_same_shape (value, output))
+  if (value != NULL && !ortrain_value_same_shape (value, output) && ortrain_value_get_static_dims (output, dims))
     value = ortrain_body_reshape (self, value, ortrain_body_dims (output, dims), output->rank);
   self->results[k] = value;
 }
@@ -256,19 +256,26 @@ ortrain_body_same (OrtrainBody *self)
   return TRUE;
 }
 
+gboolean
+ortrain_body_as (OrtrainBody *self, const char *op_type, guint n_outputs, OrtrainAttributes *attributes)
+{
+  OrtrainNode *node = ortrain_body_node (self, op_type, (OrtrainValue *const *) self->node->inputs->pdata,
+                                         self->node->inputs->len, n_outputs, attributes);
+  for (guint k = 0; node != NULL && k < n_outputs; k++)
+    ortrain_body_set (self, k, ortrain_node_output (node, k));
+  return TRUE;
+}
+
 /* ---- the node and its body ---- */
 
-gboolean
-ortrain_body_expand (OrtrainNode *node, gboolean *expanded, GError **error)
+static gboolean
+replace (OrtrainNode *node, gboolean (*write) (OrtrainBody *body), gboolean *expanded, GError **error)
 {
   OrtrainGraph *graph = node->graph;
   const guint n_outputs = node->outputs->len;
-  *expanded = FALSE;
-  if (node->op == NULL || node->op->expand == NULL || !is_static (node->inputs) || !is_static (node->outputs))
-    return TRUE;
   g_autofree OrtrainValue **results = g_new0 (OrtrainValue *, n_outputs + 1);
   OrtrainBody body = { graph, node, results, NULL };
-  const gboolean written = node->op->expand (&body);
+  const gboolean written = write (&body);
   if (body.error != NULL)
     {
       g_autofree char *text = ortrain_node_describe (node);
@@ -293,4 +300,20 @@ ortrain_body_expand (OrtrainNode *node, gboolean *expanded, GError **error)
   ortrain_graph_delete_node (graph, node);
   *expanded = TRUE;
   return TRUE;
+}
+
+gboolean
+ortrain_body_expand (OrtrainNode *node, gboolean *expanded, GError **error)
+{
+  *expanded = FALSE;
+  if (node->op == NULL || node->op->expand == NULL || !is_static (node->inputs) || !is_static (node->outputs))
+    return TRUE;
+  return replace (node, node->op->expand, expanded, error);
+}
+
+gboolean
+ortrain_body_restore (OrtrainNode *node, gboolean *restored, GError **error)
+{
+  *restored = FALSE;
+  return node->op == NULL || node->op->restore == NULL || replace (node, node->op->restore, restored, error);
 }

@@ -202,6 +202,8 @@ struct _OrtrainOpDef
   /* Of our own operators, and Einsum: writes the same in standard operators; FALSE where they cannot. ortrain-body-private.h */
   gboolean (*expand) (OrtrainBody *body);
   const char *no_body; /* why there is none */
+  /* Of our own operators that upgrades write: the same in operators of ONNX, whatever the sizes are. */
+  gboolean (*restore) (OrtrainBody *body);
 
   /* Bit k: output k is a statistic of input 0, a few numbers beside it, that the backward pass reads. 0: there are none. */
   guint32 saved_outputs;

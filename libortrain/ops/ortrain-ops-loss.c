@@ -293,7 +293,8 @@ infer_nll_grad (OrtrainInferContext *ctx, GError **error)
 static const OrtrainOpDef ops[] = {
   { .name = "CrossEntropy", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2, .types = ".i0", .infer = infer_cross_entropy,
-    .gradient = gradient_cross_entropy, .expand = ortrain_body_cross_entropy, .kind = ORTRAIN_OP_KIND_CROSS_ENTROPY },
+    .gradient = gradient_cross_entropy, .expand = ortrain_body_cross_entropy,
+    .restore = ortrain_body_restore_cross_entropy, .kind = ORTRAIN_OP_KIND_CROSS_ENTROPY },
   { .name = "CrossEntropyGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 6, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0if30", .infer = infer_cross_entropy_grad, .expand = ortrain_body_cross_entropy_grad,
     .kind = ORTRAIN_OP_KIND_CROSS_ENTROPY_GRADIENT },

@@ -5,6 +5,7 @@
 #include "core/ortrain-worker-private.h"
 #include "memory/ortrain-memory-report-private.h"
 #include "model/ortrain-model-private.h"
+#include "ops/ortrain-standard-form-private.h"
 #include "session/ortrain-bound-outputs-private.h"
 #include "session/ortrain-executor-private.h"
 #include "session/ortrain-feeds-private.h"
@@ -323,9 +324,9 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
  * @error: return location for an error
  *
  * Creates a model of what the session computes: the outputs that it was created for, in its precision, with weights
- * converted and with Cast nodes where types change. Nodes are those of the file in the form of the newest operator set,
- * before they are fused, so that stock ONNX Runtime runs the model when it is saved (its CPU provider has float16 for
- * most operators, and bfloat16 for few).
+ * converted and with Cast nodes where types change. Nodes are those of the file in the form of operator set 21 or of the
+ * first later one that has all of them, before they are fused, and ONNX's operators only, so that stock ONNX Runtime runs
+ * the model when it is saved (its CPU provider has float16 for most operators, and bfloat16 for few).
  *
  * ```python
  * options = Ortrain.SessionOptions(precision=Ortrain.Precision.FP16)
@@ -351,7 +352,9 @@ ortrain_inference_session_make_model (OrtrainInferenceSession *self, GError **er
   if (source == NULL)
     return NULL;
   g_autoptr (OrtrainGraph) graph = copy_graph (self, source);
-  return apply_precision (self, graph, error) ? ortrain_model_new_from_graph (graph, error) : NULL;
+  if (!apply_precision (self, graph, error) || !ortrain_ops_to_standard_form (graph, error))
+    return NULL;
+  return ortrain_model_new_from_graph (graph, error);
 }
 
 /* Called with the lock held. */

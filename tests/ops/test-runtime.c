@@ -3,7 +3,7 @@
 #include "folder.h"
 
 /* Operators that ONNX Runtime's optimizer writes, against the operators of ONNX that they stand for. Their values in ONNX
- * Runtime itself are in exports/test_exports.py. */
+ * Runtime itself are in exports/test_made.py. */
 
 typedef struct
 {
