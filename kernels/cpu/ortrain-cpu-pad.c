@@ -2,6 +2,7 @@
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 #include "ortrain-cpu-elements.h"
+#include "ortrain-cpu-space.h"
 
 #include <string.h>
 
@@ -93,7 +94,8 @@ setup_pad (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainOper
   gint64 total = 0;
   for (guint d = 0; d < rank; d++)
     total += y->dims[d];
-  pad->indices = g_try_new (gint64, (gsize) MAX (total, 1));
+  if (ortrain_cpu_has_space (setup, total, sizeof *pad->indices))
+    pad->indices = g_try_new (gint64, (gsize) MAX (total, 1));
   if (pad->indices == NULL)
     return ortrain_kernel_refuse_memory (setup, error);
   gint64 *map = pad->indices;

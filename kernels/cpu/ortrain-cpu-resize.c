@@ -2,6 +2,7 @@
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 #include "ortrain-cpu-elements.h"
+#include "ortrain-cpu-space.h"
 
 #include "common/ortrain-resize-weights.h"
 
@@ -49,12 +50,14 @@ resize_free (gpointer data)
 }
 
 static gboolean
-fill_axis (Axis *axis, const OrtrainResizeMode *mode, OrtrainResizeAxis *places, gboolean *any_outside)
+fill_axis (const OrtrainKernelSetup *setup, Axis *axis, const OrtrainResizeMode *mode, OrtrainResizeAxis *places,
+           gboolean *any_outside)
 {
   gsize n;
   ortrain_resize_axis_plan (places, mode);
   axis->taps = places->taps;
-  if (!ortrain_checked_mul ((gsize) axis->n_out, axis->taps, &n) || n >= G_MAXSSIZE)
+  if (!ortrain_checked_mul ((gsize) axis->n_out, axis->taps, &n) || n >= G_MAXSSIZE ||
+      !ortrain_cpu_has_space (setup, (gint64) n, sizeof *axis->indices + sizeof *axis->weights))
     return FALSE;
   axis->indices = g_try_new0 (gint64, n + 1);
   axis->weights = g_try_new0 (double, n + 1);
@@ -129,7 +132,7 @@ setup_resize (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainO
       axis->n_out = y->dims[d];
       axis->outer = ortrain_kernel_product (current, 0, d);
       axis->inner = ortrain_kernel_product (current, d + 1, rank);
-      if (!fill_axis (axis, &mode, &places[d], &r->any_outside))
+      if (!fill_axis (setup, axis, &mode, &places[d], &r->any_outside))
         return ortrain_kernel_refuse_memory (setup, error);
       current[d] = y->dims[d];
       r->buffer =

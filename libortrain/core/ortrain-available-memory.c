@@ -72,14 +72,30 @@ map (gsize n_bytes)
   return address;
 }
 
+static void
+ensure_large (void)
+{
+  if (large == NULL)
+    large = g_array_new (FALSE, FALSE, sizeof (Mapping));
+}
+
+gboolean
+ortrain_memory_has_space (gsize n_bytes)
+{
+  if (n_bytes < LARGE_BYTES)
+    return TRUE;
+  g_autoptr (GMutexLocker) locker G_GNUC_UNUSED = g_mutex_locker_new (&lock);
+  ensure_large ();
+  return is_available (n_bytes);
+}
+
 gpointer
 ortrain_map_memory (gsize n_bytes)
 {
   if (n_bytes < LARGE_BYTES)
     return map (n_bytes);
   g_autoptr (GMutexLocker) locker G_GNUC_UNUSED = g_mutex_locker_new (&lock);
-  if (large == NULL)
-    large = g_array_new (FALSE, FALSE, sizeof (Mapping));
+  ensure_large ();
   gpointer address = is_available (n_bytes) ? map (n_bytes) : NULL;
   const Mapping mapping = { address, n_bytes };
   if (address != NULL)

@@ -12,10 +12,26 @@ is_output_for_user (const OrtrainExecutorOutput *output)
   return output->role != ORTRAIN_ROLE_GRADIENT && output->role != ORTRAIN_ROLE_UPDATE;
 }
 
+/* Where kernels write into the memory of the host, the limit on the memory of the device is one on outputs, too. */
+static gboolean
+is_within_limit (const OrtrainExecutor *self, const OrtrainPlanValue *value, GError **error)
+{
+  const guint64 limit = self->provider->memory_limit;
+  if (limit == 0 || !self->provider->klass->reads_host || value->bytes <= limit)
+    return TRUE;
+  g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY,
+               "Output '%s' has %" G_GUINT64_FORMAT
+               " bytes: the option 'device-memory-limit' allows %" G_GUINT64_FORMAT,
+               ortrain_text_show (value->value->name), (guint64) value->bytes, limit);
+  return FALSE;
+}
+
 static OrtrainTensor *
-new_output_tensor (const OrtrainPlanValue *value, GError **error)
+new_output_tensor (const OrtrainExecutor *self, const OrtrainPlanValue *value, GError **error)
 {
   gint64 dims[ORTRAIN_MAX_RANK];
+  if (!is_within_limit (self, value, error))
+    return NULL;
   ortrain_value_get_static_dims (value->value, dims);
   OrtrainTensor *tensor =
       ortrain_tensor_new_uninitialized (value->value->dtype, dims, (gsize) value->value->rank, error);
@@ -102,7 +118,7 @@ stage_outputs (OrtrainExecutor *self, GError **error)
       OrtrainExecutorOutput *output = &self->outputs[k];
       const guint32 buffer = entry->output_buffers[k];
       if (buffer != G_MAXUINT32 && is_output_for_user (output) && output->bound == NULL && !entry->owns[k] &&
-          (output->fresh = new_output_tensor (&values[buffer], error)) == NULL)
+          (output->fresh = new_output_tensor (self, &values[buffer], error)) == NULL)
         return FALSE;
     }
   return TRUE;
@@ -130,7 +146,7 @@ ortrain_executor_place_outputs (OrtrainExecutor *self, GError **error)
       if (buffer == G_MAXUINT32 || !is_output_for_user (output) || !entry->owns[k])
         continue;
       if (output->bound == NULL && output->fresh == NULL &&
-          (output->fresh = new_output_tensor (&values[buffer], error)) == NULL)
+          (output->fresh = new_output_tensor (self, &values[buffer], error)) == NULL)
         return FALSE;
       OrtrainTensor *tensor = output->staged != NULL  ? output->staged
                               : output->bound != NULL ? output->bound
@@ -211,7 +227,7 @@ ortrain_executor_take_outputs (OrtrainExecutor *self, GError **error)
         tensor = g_steal_pointer (&output->fresh);
       if (tensor == NULL)
         {
-          tensor = new_output_tensor (&values[buffer], error);
+          tensor = new_output_tensor (self, &values[buffer], error);
           if (tensor == NULL || !ortrain_execution_read (self->config.execution, ortrain_tensor_peek_writable (tensor),
                                                          ortrain_program_get_address (entry->program, buffer),
                                                          values[buffer].bytes, error))

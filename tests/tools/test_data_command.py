@@ -140,6 +140,23 @@ class Sizes(Failures):
              [value(b"ids", b"n", 1000, dtype=INT64)], [value(b"y", 1, 1, 1)])
         self.assertIn("at the peak", ortrain("plan", "ids.onnx", "--batch", "1000000", "--loss", "mse")[0])
 
+    def test_fed_sizes(self):
+        """A few bytes that are fed decide how much memory is needed: no more than there is, or than the option allows."""
+        limit = {"ORTRAIN_DEVICE_MEMORY_LIMIT": "64MiB"}
+        save("range.onnx", [node(b"Range", [b"zero", b"n", b"one"], b"y")], [tensor(b"zero", ints=[0]), tensor(b"one", ints=[1])],
+             [value(b"n", dtype=INT64)], [value(b"y", b"k", dtype=INT64)])
+        save("resize.onnx", [node(b"Resize", [b"x", b"", b"", b"sizes"], b"r"), node(b"ReduceMax", [b"r"], b"y")], [],
+             [value(b"x", b"n", 4), value(b"sizes", 2, dtype=INT64)], [value(b"y", 1, 1)])
+        write("ones.npy", npy("f", (1, 4), [1] * 4))
+        for n, said in (5000, None), (10 ** 7, "'device-memory-limit' allows 67108864"), (10 ** 13, "annot allocate|exceed|too|allows"):
+            for name, shape, numbers, model in (("n.npy", (), [n], ["range.onnx", "-i", "n=n.npy"]),
+                                                ("s.npy", (2,), [n, 4], ["resize.onnx", "-i", "x=ones.npy", "-i", "sizes=s.npy"])):
+                write(name, npy("q", shape, numbers))
+                _, err = ortrain("run", *model, status=0 if said is None else 1, variables=limit)
+                if said is not None:
+                    self.assertRegex(err, said if n > 10 ** 7 or model[0] == "range.onnx" else said + "|memory")
+        self.assertRegex(ortrain("run", "range.onnx", "-i", "n=n.npy", status=1)[1], "annot|memory|large|many")
+
     def test_impossible_sizes(self):
         """One batch that the model does not take leaves the others of the table."""
         save("one.onnx", [node(b"Reshape", [b"x", b"shape"], b"r"), node(b"MatMul", [b"r", b"w"], b"y")],
