@@ -172,9 +172,12 @@ ortrain_training_session_get_state (OrtrainTrainingSession *self, GError **error
  * @parameters: parameters or buffers by the names of their initializers; those that are left out keep their contents
  * @error: return location for an error
  *
- * Sets parameters and buffers. If one of them does not fit, nothing is changed. Errors are %ORTRAIN_SESSION_ERROR_FEED
- * for unknown names and for other types or shapes, %ORTRAIN_SESSION_ERROR_BUSY, and those of [error@TensorError] and
- * [error@DeviceError].
+ * Sets parameters and buffers, and what is computed from them, such as copies of 16 bits. All are checked and read before
+ * one is changed, so that nothing is changed if one of them does not fit or cannot be read; what is mapped from a file, or on
+ * another device, is in the memory of the host meanwhile.
+ *
+ * Errors are %ORTRAIN_SESSION_ERROR_FEED for unknown names and for other types or shapes, %ORTRAIN_SESSION_ERROR_BUSY, and
+ * those of [error@TensorError] and [error@DeviceError].
  *
  * Returns: %FALSE on error
  */
