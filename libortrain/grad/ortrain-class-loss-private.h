@@ -14,9 +14,13 @@ typedef struct
   OrtrainValue *class_weights; /* [classes], or NULL */
 } OrtrainClassLoss;
 
-/* class_weights: may be NULL. kinds: of ends of the model that the loss recognises, see ortrain_scores_find(). */
+/* Of the classes where no axis was given: the last one. */
+#define ORTRAIN_CLASS_AXIS_DEFAULT (-1)
+
+/* axis_given: else it is an error where labels would fit another one as well. class_weights: may be NULL. kinds: of ends of the model that the loss recognises, see ortrain_scores_find(). */
 gboolean ortrain_class_loss_prepare (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue *output, gint axis,
-                                     OrtrainTensor *class_weights, guint kinds, OrtrainClassLoss *self, GError **error);
+                                     gboolean axis_given, OrtrainTensor *class_weights, guint kinds,
+                                     OrtrainClassLoss *self, GError **error);
 /* The mean of the cross entropy. ignore_index: the least 64-bit integer for none. NULL on error. */
 OrtrainValue *ortrain_class_loss_cross_entropy (const OrtrainClassLoss *self, OrtrainGraph *graph, gint64 ignore_index,
                                                 double label_smoothing, GError **error);

@@ -21,9 +21,20 @@ add_weights (OrtrainGraph *graph, OrtrainTensor *class_weights, OrtrainDim n_cla
   return weights != NULL ? ortrain_graph_new_initializer (graph, "class_weights", weights) : NULL;
 }
 
+/* Scores [batch, C, H, W] of C = H = W: labels [batch, H, W] fit classes along axis 1 and along the last one. */
+static gboolean
+is_ambiguous (const OrtrainValue *output)
+{
+  for (gint i = 1; i + 1 < output->rank; i++)
+    if (!ortrain_dim_equal (output->dims[i], output->dims[i + 1]))
+      return FALSE;
+  return output->rank > 2;
+}
+
 gboolean
 ortrain_class_loss_prepare (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue *output, gint axis,
-                            OrtrainTensor *class_weights, guint kinds, OrtrainClassLoss *self, GError **error)
+                            gboolean axis_given, OrtrainTensor *class_weights, guint kinds, OrtrainClassLoss *self,
+                            GError **error)
 {
   OrtrainDim dims[ORTRAIN_MAX_RANK], n_classes = ortrain_dim_unknown (graph->dims);
   gint rank = output->rank < 0 ? -1 : 0;
@@ -34,6 +45,16 @@ ortrain_class_loss_prepare (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue
       g_autofree char *description = ortrain_value_describe (output);
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
                    "axis %d of the classes is out of range for %s", axis, description);
+      return FALSE;
+    }
+  if (!axis_given && is_ambiguous (output))
+    {
+      g_autofree char *description = ortrain_value_describe (output);
+      g_set_error (
+          error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+          "labels fit %s with the classes along axis 1 as well as along the last one: set the axis of the loss "
+          "(--axis of ortrain train), 1 or -1",
+          description);
       return FALSE;
     }
   for (gint i = 0; i < output->rank; i++)

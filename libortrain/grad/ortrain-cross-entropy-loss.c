@@ -39,6 +39,7 @@ struct _OrtrainCrossEntropyLoss
 {
   OrtrainLoss parent_instance;
   int axis;
+  gboolean axis_given;
   gint64 ignore_index;
   double label_smoothing;
   OrtrainTensor *class_weights;
@@ -65,7 +66,8 @@ ortrain_cross_entropy_loss_build (OrtrainLoss *loss, OrtrainGraph *graph, Ortrai
   OrtrainCrossEntropyLoss *self = ORTRAIN_CROSS_ENTROPY_LOSS (loss);
   OrtrainClassLoss common;
   const guint kinds = 1 << ORTRAIN_SCORES_SOFTMAX | 1 << ORTRAIN_SCORES_LOG_SOFTMAX | 1 << ORTRAIN_SCORES_SIGMOID;
-  if (!ortrain_class_loss_prepare (loss, graph, output, self->axis, self->class_weights, kinds, &common, error))
+  if (!ortrain_class_loss_prepare (loss, graph, output, self->axis, self->axis_given, self->class_weights, kinds,
+                                   &common, error))
     return FALSE;
   *value = ortrain_class_loss_cross_entropy (&common, graph, self->ignore_index, self->label_smoothing, error);
   return *value != NULL;
@@ -82,19 +84,30 @@ ortrain_cross_entropy_loss_finalize (GObject *object)
 }
 
 static void
+ortrain_cross_entropy_loss_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainCrossEntropyLoss *self = ORTRAIN_CROSS_ENTROPY_LOSS (object);
+
+  self->axis_given = self->axis_given || property_id == PROP_AXIS;
+  ortrain_field_set_property (object, property_id, value, pspec);
+}
+
+static void
 ortrain_cross_entropy_loss_class_init (OrtrainCrossEntropyLossClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
   object_class->finalize = ortrain_cross_entropy_loss_finalize;
   object_class->get_property = ortrain_field_get_property;
-  object_class->set_property = ortrain_field_set_property;
+  object_class->set_property = ortrain_cross_entropy_loss_set_property;
   ORTRAIN_LOSS_CLASS (klass)->build = ortrain_cross_entropy_loss_build;
 
   /**
    * OrtrainCrossEntropyLoss:axis: (getter get_axis) (setter set_axis)
    *
-   * The axis of the classes in the output, counted from the end if negative. Default: -1.
+   * The axis of the classes in the output, counted from the end if negative: 1 for scores [batch, classes, height, width],
+   * as PyTorch has them. Where it was not set, and labels would fit scores with the classes along axis 1 as well as along the
+   * last one, it has to be. Default: -1.
    */
   properties[PROP_AXIS] =
       ortrain_field_at (g_param_spec_int ("axis", NULL, NULL, G_MININT, G_MAXINT, -1,
@@ -178,6 +191,7 @@ void
 ortrain_cross_entropy_loss_set_axis (OrtrainCrossEntropyLoss *self, int axis)
 {
   g_return_if_fail (ORTRAIN_IS_CROSS_ENTROPY_LOSS (self));
+  self->axis_given = TRUE;
   if (self->axis == axis)
     return;
   self->axis = axis;

@@ -30,6 +30,7 @@ struct _OrtrainNllLoss
 {
   OrtrainLoss parent_instance;
   int axis;
+  gboolean axis_given;
   gint64 ignore_index;
   OrtrainTensor *class_weights;
 };
@@ -94,7 +95,8 @@ ortrain_nll_loss_build (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue *ou
   OrtrainNllLoss *self = ORTRAIN_NLL_LOSS (loss);
   OrtrainClassLoss common;
   const guint kinds = 1 << ORTRAIN_SCORES_SOFTMAX | 1 << ORTRAIN_SCORES_LOG_SOFTMAX;
-  if (!ortrain_class_loss_prepare (loss, graph, output, self->axis, self->class_weights, kinds, &common, error))
+  if (!ortrain_class_loss_prepare (loss, graph, output, self->axis, self->axis_given, self->class_weights, kinds,
+                                   &common, error))
     return FALSE;
   if (common.kind != ORTRAIN_SCORES_NONE)
     *value = ortrain_class_loss_cross_entropy (&common, graph, self->ignore_index, 0.0, error);
@@ -114,19 +116,30 @@ ortrain_nll_loss_finalize (GObject *object)
 }
 
 static void
+ortrain_nll_loss_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainNllLoss *self = ORTRAIN_NLL_LOSS (object);
+
+  self->axis_given = self->axis_given || property_id == PROP_AXIS;
+  ortrain_field_set_property (object, property_id, value, pspec);
+}
+
+static void
 ortrain_nll_loss_class_init (OrtrainNllLossClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
   object_class->finalize = ortrain_nll_loss_finalize;
   object_class->get_property = ortrain_field_get_property;
-  object_class->set_property = ortrain_field_set_property;
+  object_class->set_property = ortrain_nll_loss_set_property;
   ORTRAIN_LOSS_CLASS (klass)->build = ortrain_nll_loss_build;
 
   /**
    * OrtrainNllLoss:axis: (getter get_axis) (setter set_axis)
    *
-   * The axis of the classes in the output, counted from the end if negative. Default: -1.
+   * The axis of the classes in the output, counted from the end if negative: 1 for scores [batch, classes, height, width],
+   * as PyTorch has them. Where it was not set, and labels would fit scores with the classes along axis 1 as well as along the
+   * last one, it has to be. Default: -1.
    */
   properties[PROP_AXIS] =
       ortrain_field_at (g_param_spec_int ("axis", NULL, NULL, G_MININT, G_MAXINT, -1,
@@ -202,6 +215,7 @@ void
 ortrain_nll_loss_set_axis (OrtrainNllLoss *self, int axis)
 {
   g_return_if_fail (ORTRAIN_IS_NLL_LOSS (self));
+  self->axis_given = TRUE;
   if (self->axis == axis)
     return;
   self->axis = axis;

@@ -18,6 +18,7 @@
 #include "session/ortrain-padding-rows-private.h"
 #include "session/ortrain-parameter-choice-private.h"
 #include "session/ortrain-parameter-info-private.h"
+#include "session/ortrain-stop-gradient-private.h"
 #include "session/ortrain-uncertain-parameters-private.h"
 
 /**
@@ -207,39 +208,46 @@ find_inner_loss (OrtrainGraph *graph, GPtrArray *weights, const guint *blocked)
   return NULL;
 }
 
+static OrtrainValue *
+find_in (OrtrainGraph *graph, OrtrainValue *value)
+{
+  return value->graph == graph ? value : ortrain_graph_find_value (graph, value->name);
+}
+
 /* For each output that a loss can be taken of. Returns whether there is one without a diagnostic. trained: the weights
- * that such outputs are differentiable with respect to; *differentiable: the names of all such values. */
+ * that such outputs are differentiable with respect to; *differentiable: the names of all such values. stopped: a copy of
+ * the graph in which gradients are stopped. */
 static gboolean
-find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTable *trained,
+find_without_gradient (Check *check, OrtrainGraph *graph, OrtrainGraph *stopped, GArray *roles, GHashTable *trained,
                        GHashTable **differentiable)
 {
   g_autoptr (GPtrArray) outputs = g_ptr_array_new (), weights = g_ptr_array_new (), free_outputs = g_ptr_array_new ();
   for (guint i = 0; i < graph->outputs->len; i++)
     if (ortrain_dtype_is_floating (((OrtrainValue *) graph->outputs->pdata[i])->dtype))
-      g_ptr_array_add (outputs, graph->outputs->pdata[i]);
+      g_ptr_array_add (outputs, find_in (stopped, graph->outputs->pdata[i]));
   for (guint i = 0; i < roles->len; i++)
     if (g_array_index (roles, OrtrainParameterRole, i).is_weight)
-      g_ptr_array_add (weights, g_array_index (roles, OrtrainParameterRole, i).value);
+      g_ptr_array_add (weights, find_in (stopped, g_array_index (roles, OrtrainParameterRole, i).value));
 
   g_autofree gboolean *is_free = g_new (gboolean, outputs->len + 1);
   g_autofree guint *blocked = ortrain_graph_find_blocked (graph);
   g_autoptr (GArray) diagnostics =
-      ortrain_gradient_find_diagnostics (graph, (OrtrainValue *const *) outputs->pdata, outputs->len,
+      ortrain_gradient_find_diagnostics (stopped, (OrtrainValue *const *) outputs->pdata, outputs->len,
                                          (OrtrainValue *const *) weights->pdata, weights->len, is_free);
   for (guint k = 0; k < diagnostics->len; k++)
     add_without_gradient (check, &g_array_index (diagnostics, OrtrainGradientDiagnostic, k));
   for (guint i = 0; i < outputs->len; i++)
-    if (is_free[i] && blocked[((OrtrainValue *) outputs->pdata[i])->id] == G_MAXUINT)
+    if (is_free[i] && blocked[find_in (graph, outputs->pdata[i])->id] == G_MAXUINT)
       g_ptr_array_add (free_outputs, outputs->pdata[i]);
   *differentiable =
       ortrain_parameter_choice_find_differentiable ((OrtrainValue *const *) free_outputs->pdata, free_outputs->len);
   for (guint i = 0; i < weights->len; i++)
     if (g_hash_table_contains (*differentiable, ((OrtrainValue *) weights->pdata[i])->name))
-      g_hash_table_add (trained, weights->pdata[i]);
+      g_hash_table_add (trained, find_in (graph, weights->pdata[i]));
   const gboolean some = free_outputs->len > 0;
   if (!some)
     find_branches (check, graph);
-  const OrtrainValue *inner = some ? NULL : find_inner_loss (graph, weights, blocked);
+  const OrtrainValue *inner = some || stopped != graph ? NULL : find_inner_loss (graph, weights, blocked);
   g_autofree char *hint =
       inner != NULL
           ? g_strdup_printf ("a loss on the value '%s' inside of it would train: ortrain train MODEL --output %s; "
@@ -328,6 +336,30 @@ append_untrained (GString *text, GListModel *parameters)
     }
   if (n_numbers > 0)
     g_string_append_printf (text, "\nconstants of one number, not trained: %u", n_numbers);
+}
+
+/* The graph, or a copy in which gradients are stopped; transfer full. */
+static OrtrainGraph *
+stop_gradients (OrtrainModel *model, OrtrainGraph *graph, OrtrainTrainingOptions *options, GStrvBuilder *notes,
+                GError **error)
+{
+  g_autoptr (GHashTable) detached = ortrain_stop_gradient_find_detached (model);
+  g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
+  const char *const *patterns = options != NULL ? ortrain_training_options_get_stop_gradient (options) : NULL;
+  if ((patterns == NULL || patterns[0] == NULL) && g_hash_table_size (detached) == 0)
+    return g_object_ref (graph);
+  g_autoptr (OrtrainGraph) stopped = ortrain_graph_clone (graph);
+  if (!ortrain_stop_gradient_insert (stopped, patterns, detached, names, error))
+    return NULL;
+  for (guint i = 0; i < names->len; i++)
+    {
+      const char *name = names->pdata[i];
+      g_autofree char *note = g_strdup_printf (
+          "no gradient flows through '%s'%s", ortrain_text_show (name),
+          g_hash_table_contains (detached, name) ? ": the exporter says that the program detached it" : "");
+      g_strv_builder_add (notes, note);
+    }
+  return g_steal_pointer (&stopped);
 }
 
 static void
@@ -578,19 +610,37 @@ ortrain_check_report_to_string (OrtrainCheckReport *self)
 OrtrainCheckReport *
 ortrain_model_check (OrtrainModel *self)
 {
-  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  return ortrain_model_check_with_options (self, NULL, NULL);
+}
 
-  OrtrainCheckReport *report = g_object_new (ORTRAIN_TYPE_CHECK_REPORT, NULL);
+/**
+ * ortrain_model_check_with_options:
+ * @self: a model
+ * @options: (nullable): options, of which [property@TrainingOptions:stop-gradient] matters
+ * @error: return location for an error
+ *
+ * Checks a model as [method@Model.check] does, with gradients stopped where the options say so. It fails with
+ * %ORTRAIN_SESSION_ERROR_OPTION where a pattern matches no value of the model.
+ *
+ * Returns: (transfer full): the report; %NULL on error
+ */
+OrtrainCheckReport *
+ortrain_model_check_with_options (OrtrainModel *self, OrtrainTrainingOptions *options, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  g_return_val_if_fail (options == NULL || ORTRAIN_IS_TRAINING_OPTIONS (options), NULL);
+
+  g_autoptr (OrtrainCheckReport) report = g_object_new (ORTRAIN_TYPE_CHECK_REPORT, NULL);
   Check check = { .model = self, .list = ORTRAIN_OBJECT_LIST (report->diagnostics) };
   check.reported = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
-  g_autoptr (GError) error = NULL;
-  OrtrainGraph *whole = ortrain_model_get_graph (self, &error);
+  g_autoptr (GError) unreadable = NULL;
+  OrtrainGraph *whole = ortrain_model_get_graph (self, &unreadable);
   g_autoptr (OrtrainGraph) graph = whole != NULL ? g_object_ref (whole) : NULL;
   if (whole == NULL)
     {
       if (!find_blocked (&check, ortrain_model_get_file_graph (self)))
-        add (&check, NULL, "", error->message, "");
+        add (&check, NULL, "", unreadable->message, "");
       if (ortrain_model_get_file_graph (self) != NULL)
         graph = ortrain_model_make_known_graph (self, (const char *const[]){ NULL }, NULL);
     }
@@ -598,9 +648,15 @@ ortrain_model_check (OrtrainModel *self)
     {
       g_autoptr (GArray) roles = ortrain_parameter_roles_find (graph);
       g_autoptr (GHashTable) trained = g_hash_table_new (NULL, NULL);
+      g_autoptr (OrtrainGraph) stopped = stop_gradients (self, graph, options, notes, error);
+      if (stopped == NULL)
+        {
+          g_hash_table_unref (check.reported);
+          return NULL;
+        }
       find_blocked (&check, graph);
       g_autoptr (GHashTable) differentiable = NULL;
-      report->trainable = find_without_gradient (&check, graph, roles, trained, &differentiable);
+      report->trainable = find_without_gradient (&check, graph, stopped, roles, trained, &differentiable);
       list_parameters (report, self, graph, roles, trained, differentiable, notes);
       if (report->trainable)
         note_advised (graph, notes);
@@ -614,5 +670,5 @@ ortrain_model_check (OrtrainModel *self)
     g_strv_builder_add (notes, model_notes[i]);
   report->notes = g_strv_builder_end (notes);
   g_hash_table_unref (check.reported);
-  return report;
+  return g_steal_pointer (&report);
 }

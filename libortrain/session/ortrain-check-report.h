@@ -5,6 +5,7 @@
 
 #include "model/ortrain-model.h"
 #include "session/ortrain-diagnostic.h"
+#include "session/ortrain-training-options.h"
 
 G_BEGIN_DECLS
 
@@ -28,5 +29,8 @@ char *ortrain_check_report_to_string (OrtrainCheckReport *self);
 
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainCheckReport *ortrain_model_check (OrtrainModel *self);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainCheckReport *ortrain_model_check_with_options (OrtrainModel *self, OrtrainTrainingOptions *options,
+                                                      GError **error);
 
 G_END_DECLS

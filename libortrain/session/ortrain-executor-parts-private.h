@@ -62,6 +62,7 @@ struct _OrtrainExecutor
   guint n_outputs;
   OrtrainKernelCache *kernels;
   OrtrainBudgetFamily *family; /* of the plans that are kept */
+  char *untrainable;           /* why the last graph that was made has no training step; or NULL */
   GPtrArray *entries;
   OrtrainExecutorEntry *current;
   gboolean is_staged; /* feeds of the current run are in a slot */

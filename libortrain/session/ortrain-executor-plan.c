@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-executor-parts-private.h"
 
+#include "core/ortrain-text-private.h"
+#include "ops/ortrain-op-private.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-explain-shapes-private.h"
 #include "transform/ortrain-insert-copies-private.h"
@@ -36,6 +38,65 @@ find_on_device (OrtrainExecutor *self, OrtrainGraph *graph, OrtrainTensorDict *f
   return found;
 }
 
+static gboolean
+is_training_step (OrtrainGraph *graph)
+{
+  for (guint i = 0; i < graph->outputs->len; i++)
+    {
+      const OrtrainRole role = ((OrtrainValue *) graph->outputs->pdata[i])->role;
+      if (role == ORTRAIN_ROLE_GRADIENT || role == ORTRAIN_ROLE_UPDATE)
+        return TRUE;
+    }
+  return FALSE;
+}
+
+/* Of how many numbers a normalization over channels or groups takes each variance; -1: that is no matter. */
+static gint64
+count_values (const OrtrainNode *node)
+{
+  const OrtrainValue *x = ortrain_node_input (node, 0);
+  const gboolean by_batch = node->op != NULL && node->op->inference_form != NULL;
+  const gint64 n_groups = ortrain_attributes_get_int (node->attributes, "num_groups", 0);
+  gint64 n = 1;
+  if (x == NULL || x->rank < 2 ||
+      (!by_batch && n_groups <= 0 && ortrain_node_get_kind (node) != ORTRAIN_OP_KIND_INSTANCE_NORM))
+    return -1;
+  for (gint d = 0; d < x->rank; d++)
+    {
+      if (!ortrain_dim_is_int (x->dims[d]) || x->dims[d].value < 1)
+        return -1;
+      if (d == 1 && n_groups > 0)
+        n *= x->dims[d].value / n_groups;
+      else if (d != 1 && (d > 0 || by_batch) && n == 1) /* whether it is 1 is all that matters */
+        n = x->dims[d].value;
+    }
+  return n;
+}
+
+/* A variance of one number is 0: the step would compute nothing from its inputs, and move running statistics towards that.
+ * NULL: there is none. */
+static char *
+find_single_value (OrtrainGraph *graph)
+{
+  for (guint i = 0; is_training_step (graph) && i < graph->nodes->len; i++)
+    {
+      const OrtrainNode *node = graph->nodes->pdata[i];
+      if (node->phase != ORTRAIN_PHASE_FORWARD || count_values (node) != 1)
+        continue;
+      const gboolean by_batch = node->op->inference_form != NULL;
+      const char *name = *node->name != '\0' ? node->name : ortrain_node_output (node, 0)->name;
+      g_autofree char *x = ortrain_value_describe (ortrain_node_input (node, 0));
+      return g_strdup_printf (
+          "%s '%s': its input %s has one value per channel, and more than one is needed in training: %s",
+          by_batch ? node->op->inference_form : node->op_type, ortrain_text_show (name), x,
+          by_batch
+              ? "leave out a last batch of one item (drop-last of the trainer or the loader, --drop-last of ortrain "
+                "train), choose another batch size, or keep the statistics of this layer (frozen-statistics)"
+              : "feed larger inputs");
+    }
+  return NULL;
+}
+
 /* The graph that is planned. n_together: 0, or 1 where a search for what runs again follows, which begins with what is open
  * between all segments; filled. */
 static OrtrainGraph *
@@ -67,6 +128,8 @@ make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, gboolean two_places
       ortrain_explain_shapes (self->graph, inputs, self->n_inputs, error);
       return NULL;
     }
+  g_free (self->untrainable);
+  self->untrainable = find_single_value (graph);
   graph->n_together = *n_together;
   if (self->config.optimize != NULL && !self->config.optimize (graph, self->provider, error))
     return NULL;
@@ -132,9 +195,9 @@ plan_two_places (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainB
                                                                                         : NULL;
 }
 
-OrtrainMemoryPlan *
-ortrain_executor_make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget,
-                            gboolean *is_guarded, GError **error)
+static OrtrainMemoryPlan *
+make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget, gboolean *is_guarded,
+           GError **error)
 {
   guint n_together = 0;
   OrtrainMemoryPlan *overlapping = plan_two_places (self, feeds, budget, is_guarded);
@@ -178,4 +241,26 @@ ortrain_executor_make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, con
   if (found == NULL)
     ortrain_budget_set_error (error, base, smallest, budget);
   return g_steal_pointer (&found);
+}
+
+#define UNTRAINABLE "ortrain-untrainable"
+
+OrtrainMemoryPlan *
+ortrain_executor_make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget,
+                            gboolean *is_guarded, GError **error)
+{
+  OrtrainMemoryPlan *plan = make_plan (self, feeds, budget, is_guarded, error);
+  if (plan != NULL && self->untrainable != NULL)
+    g_object_set_data_full (G_OBJECT (plan), UNTRAINABLE, g_strdup (self->untrainable), g_free);
+  return plan;
+}
+
+gboolean
+ortrain_executor_check_trainable (OrtrainMemoryPlan *plan, GError **error)
+{
+  const char *reason = g_object_get_data (G_OBJECT (plan), UNTRAINABLE);
+  if (G_LIKELY (reason == NULL))
+    return TRUE;
+  g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, reason);
+  return FALSE;
 }

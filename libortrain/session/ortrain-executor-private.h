@@ -99,4 +99,7 @@ gboolean ortrain_executor_read (OrtrainExecutor *self, const char *value_name, g
 gboolean ortrain_executor_submit_read (OrtrainExecutor *self, const char *value_name, gpointer destination,
                                        gsize n_bytes, GError **error);
 
+/* Whether a plan of the training graph can be run. It can be made in any case, to be looked at. */
+gboolean ortrain_executor_check_trainable (OrtrainMemoryPlan *plan, GError **error);
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainExecutor, ortrain_executor_free)

@@ -87,6 +87,7 @@ ortrain_executor_free (OrtrainExecutor *self)
   g_free (self->inputs);
   g_free (self->outputs);
   g_strfreev (self->guarded);
+  g_free (self->untrainable);
   g_ptr_array_unref (self->entries);
   ortrain_kernel_cache_free (self->kernels);
   ortrain_budget_family_free (self->family);

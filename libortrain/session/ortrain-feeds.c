@@ -4,6 +4,7 @@
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-text-private.h"
+#include "ops/ortrain-op-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <math.h>
@@ -157,6 +158,58 @@ check_labels (const OrtrainValue *input, OrtrainTensor *tensor, GError **error)
   return FALSE;
 }
 
+/* The loss over classes that reads a target, and its scores; NULL if there is none. */
+static const OrtrainNode *
+find_class_loss (const OrtrainValue *target, const OrtrainValue **scores)
+{
+  for (guint u = 0; u < target->uses.n; u++)
+    {
+      const OrtrainUse *use = &target->uses.items[u];
+      const OrtrainOpKind kind = ortrain_node_get_kind (use->node);
+      if (use->index != 1 || (kind != ORTRAIN_OP_KIND_CROSS_ENTROPY && kind != ORTRAIN_OP_KIND_NEGATIVE_LOG_LIKELIHOOD))
+        continue;
+      *scores = ortrain_node_input (use->node, 0);
+      if (kind == ORTRAIN_OP_KIND_NEGATIVE_LOG_LIKELIHOOD && (*scores)->producer != NULL &&
+          ortrain_node_get_kind ((*scores)->producer) == ORTRAIN_OP_KIND_TRANSPOSE)
+        *scores = ortrain_node_input ((*scores)->producer, 0);
+      return use->node;
+    }
+  return NULL;
+}
+
+static gboolean
+fits_without (OrtrainTensor *labels, const OrtrainValue *scores, gint axis)
+{
+  for (gint d = 0; d + 1 < scores->rank; d++)
+    {
+      const OrtrainDim dim = scores->dims[d < axis ? d : d + 1];
+      if (ortrain_dim_is_int (dim) && dim.value != ortrain_tensor_get_dim (labels, (gsize) d))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+/* Labels [batch, height, width] for scores [batch, classes, height, width], of which the last axis is taken for the
+ * classes. */
+static gboolean
+check_axis (const OrtrainValue *input, OrtrainTensor *tensor, GError **error)
+{
+  const OrtrainValue *scores = NULL;
+  if (input->role != ORTRAIN_ROLE_TARGET || find_class_loss (input, &scores) == NULL || scores->rank < 3 ||
+      ortrain_tensor_get_rank (tensor) != (gsize) scores->rank - 1 || fits_without (tensor, scores, scores->rank - 1) ||
+      !fits_without (tensor, scores, 1))
+    return TRUE;
+  g_autofree char *shape =
+      ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
+  g_autofree char *description = ortrain_value_describe (scores);
+  g_set_error (
+      error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
+      "Target '%s' is %s%s, which fits the scores, %s, with their classes along axis 1, not along the last one: "
+      "set the axis of the loss to 1 (--axis 1 of ortrain train)",
+      ortrain_text_show (input->name), ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), shape, description);
+  return FALSE;
+}
+
 gboolean
 ortrain_feeds_check_labels (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error)
 {
@@ -164,7 +217,7 @@ ortrain_feeds_check_labels (OrtrainGraph *graph, OrtrainTensorDict *feeds, GErro
     {
       const OrtrainValue *input = graph->inputs->pdata[i];
       OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, input->name);
-      if (tensor != NULL && !check_labels (input, tensor, error))
+      if (tensor != NULL && (!check_labels (input, tensor, error) || !check_axis (input, tensor, error)))
         return FALSE;
     }
   return TRUE;

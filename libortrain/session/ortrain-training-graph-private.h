@@ -82,10 +82,11 @@ typedef struct
   GStrv notes;                       /* for people: what was decided about the losses and the outputs */
 } OrtrainTrainingGraph;
 
-/* model_graph is not changed. padding_rows: what ortrain_padding_rows_find() gave; the options go before it. */
+/* model_graph is not changed. padding_rows: what ortrain_padding_rows_find() gave; the options go before it. detached: what
+ * ortrain_stop_gradient_find_detached() gave, or NULL. */
 OrtrainTrainingGraph *ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options,
                                                   const OrtrainUpdateRule *rule, GHashTable *padding_rows,
-                                                  GError **error);
+                                                  GHashTable *detached, GError **error);
 /* The same with updates by another rule; for one of an undecided rule. */
 OrtrainTrainingGraph *ortrain_training_graph_new_with_rule (const OrtrainTrainingGraph *graph,
                                                             const OrtrainUpdateRule *rule, GError **error);

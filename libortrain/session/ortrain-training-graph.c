@@ -6,10 +6,13 @@
 #include "grad/ortrain-loss-private.h"
 #include "graph/ortrain-scoped-name-private.h"
 #include "ops/ortrain-op-private.h"
+#include "ops/ortrain-parameter-roles-private.h"
 #include "session/ortrain-blocked-outputs-private.h"
 #include "session/ortrain-merged-parameters-private.h"
 #include "session/ortrain-parameter-choice-private.h"
 #include "session/ortrain-precision-private.h"
+#include "session/ortrain-statistics-choice-private.h"
+#include "session/ortrain-stop-gradient-private.h"
 #include "session/ortrain-training-options-private.h"
 #include "session/ortrain-update-graph-private.h"
 #include "session/ortrain-working-copies-private.h"
@@ -21,19 +24,6 @@ static gboolean
 is_weight (const OrtrainValue *value)
 {
   return value != NULL && value->tensor != NULL && value->producer == NULL && value->enclosure == NULL;
-}
-
-/* A layer whose running statistics (inputs) are weights of the model; those that are computed stay as the model
- * says. */
-static gboolean
-has_stored_statistics (const OrtrainNode *node)
-{
-  if (node->op == NULL || node->op->statistic_inputs == 0)
-    return FALSE;
-  for (guint i = 0; i < node->inputs->len; i++)
-    if ((node->op->statistic_inputs >> i & 1) && !is_weight (ortrain_node_input (node, i)))
-      return FALSE;
-  return TRUE;
 }
 
 /* The node in another form: a row of `domain` with the same inputs and attributes. */
@@ -127,7 +117,7 @@ put_in_inference_form (OrtrainGraph *graph, GError **error)
       const OrtrainValue *training = which > 0 ? ortrain_node_input (node, which) : NULL;
       if (training != NULL && training->tensor != NULL)
         ortrain_node_set_input (node, which, NULL);
-      if (!has_stored_statistics (node) || node->op->inference_form == NULL)
+      if (!ortrain_statistics_are_stored (node) || node->op->inference_form == NULL)
         continue;
       gboolean is_used = FALSE; /* statistics that the model itself gives out or reads on */
       for (guint k = 1; k < node->outputs->len; k++)
@@ -181,6 +171,7 @@ train_statistics (OrtrainGraph *graph, GHashTable *current, OrtrainNode *node, G
   const OrtrainOpDef *form = ortrain_ops_lookup (ORTRAIN_DOMAIN, node->op->training_form);
   OrtrainNode *train = insert_form (graph, node, ORTRAIN_DOMAIN, form->name, (guint) form->max_outputs);
   ortrain_attributes_remove (train->attributes, TRAINING_FORM);
+  ortrain_statistics_forget (train);
   for (guint i = 0; i < node->inputs->len; i++)
     {
       OrtrainValue *moved =
@@ -232,7 +223,7 @@ set_training (OrtrainGraph *graph, OrtrainNode *node, GError **error)
 }
 
 static gboolean
-make_layers_train (OrtrainGraph *graph, gboolean batch_norm, GError **error)
+make_layers_train (OrtrainGraph *graph, GError **error)
 {
   g_autoptr (GHashTable) current = g_hash_table_new (NULL, NULL);
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
@@ -242,7 +233,7 @@ make_layers_train (OrtrainGraph *graph, gboolean batch_norm, GError **error)
       OrtrainNode *node = nodes->pdata[n];
       if (node->op == NULL)
         continue;
-      if (batch_norm && node->op->training_form != NULL && has_stored_statistics (node))
+      if (ortrain_statistics_train (node))
         {
           if (!train_statistics (graph, current, node, error))
             return FALSE;
@@ -251,18 +242,6 @@ make_layers_train (OrtrainGraph *graph, gboolean batch_norm, GError **error)
         return FALSE;
     }
   return TRUE;
-}
-
-static void
-mark_buffers (OrtrainGraph *graph)
-{
-  for (guint n = 0; n < graph->nodes->len; n++)
-    {
-      OrtrainNode *node = graph->nodes->pdata[n];
-      for (guint i = 0; i < node->inputs->len && has_stored_statistics (node) && node->op->training_form != NULL; i++)
-        if (node->op->statistic_inputs >> i & 1)
-          ortrain_node_input (node, i)->role = ORTRAIN_ROLE_BUFFER;
-    }
 }
 
 /* A row of a table that is only looked up: where the table has other uses, their gradients count for that row too. */
@@ -428,6 +407,8 @@ finish_evaluation (OrtrainTrainingGraph *self, OrtrainGraph *graph, OrtrainTrain
          ortrain_working_copies_hold (graph, self->parameters, error) && ortrain_graph_sort (graph, error);
 }
 
+#define MAX_LOST 8
+
 /* ---- memory ---- */
 
 static gboolean
@@ -451,8 +432,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
                 GError **error)
 {
   OrtrainGraph *graph = self->training;
-  gboolean batch_norm = ortrain_training_options_get_batch_norm (options) == ORTRAIN_BATCH_NORM_MODE_TRAIN;
-  if (!make_layers_train (graph, batch_norm, error))
+  if (!make_layers_train (graph, error))
     return FALSE;
   if (ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), graph, NULL, NULL, error) == NULL)
     return FALSE;
@@ -494,6 +474,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
   if (objective == NULL ||
       !ortrain_gradient_build (graph, objective, (OrtrainValue *const *) wanted->pdata, wanted->len, gradients, error))
     return FALSE;
+  ortrain_stop_gradient_remove (graph);
   for (guint i = 0; i < self->parameters->len; i++)
     {
       if (!widen_gradient (graph, &gradients[i], error))
@@ -560,9 +541,51 @@ is_tied (const OrtrainTrainingGraph *self, const char *name)
   return FALSE;
 }
 
+/* Stops gradients in the graph, and tells which weights get none by that. */
+static gboolean
+stop_gradients (OrtrainGraph *base, OrtrainTrainingOptions *options, GHashTable *detached, GStrvBuilder *notes,
+                GError **error)
+{
+  g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
+  g_autoptr (OrtrainGraph) before = ortrain_graph_clone (base), after = NULL;
+  g_autoptr (GString) lost = g_string_new (NULL);
+  guint n_lost = 0;
+  if (!ortrain_stop_gradient_insert (base, ortrain_training_options_get_stop_gradient (options), detached, names,
+                                     error))
+    return FALSE;
+  if (names->len == 0)
+    return TRUE;
+  after = ortrain_graph_clone (base);
+  GListModel *losses = ortrain_training_options_get_losses (options);
+  OrtrainValue *with = ortrain_losses_add_to_graph (losses, after, NULL, NULL, error);
+  OrtrainValue *without = with != NULL ? ortrain_losses_add_to_graph (losses, before, NULL, NULL, error) : NULL;
+  if (without == NULL)
+    return FALSE;
+  g_autoptr (GHashTable) now = ortrain_parameter_choice_find_differentiable (&with, 1);
+  g_autoptr (GHashTable) then = ortrain_parameter_choice_find_differentiable (&without, 1);
+  g_autoptr (GArray) roles = ortrain_parameter_roles_find (base);
+  for (guint i = 0; i < roles->len; i++)
+    {
+      const OrtrainParameterRole *role = &g_array_index (roles, OrtrainParameterRole, i);
+      if (!role->is_weight || g_hash_table_contains (now, role->value->name) ||
+          !g_hash_table_contains (then, role->value->name))
+        continue;
+      if (n_lost++ < MAX_LOST)
+        g_string_append_printf (lost, "%s'%s'", n_lost > 1 ? ", " : "", ortrain_text_show (role->value->name));
+    }
+  g_ptr_array_add (names, NULL);
+  g_autofree char *list = g_strjoinv ("', '", (char **) names->pdata);
+  g_autofree char *whose = n_lost == 0 ? g_strdup ("")
+                                       : g_strdup_printf ("; %u weights get none by that, and are not trained: %s%s",
+                                                          n_lost, lost->str, n_lost > MAX_LOST ? ", …" : "");
+  g_autofree char *note = g_strdup_printf ("no gradient flows through '%s'%s", ortrain_text_show_list (list), whose);
+  g_strv_builder_add (notes, note);
+  return TRUE;
+}
+
 OrtrainTrainingGraph *
 ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule,
-                            GHashTable *padding_rows, GError **error)
+                            GHashTable *padding_rows, GHashTable *detached, GError **error)
 {
   g_autoptr (OrtrainTrainingGraph) self = training_graph_alloc ();
   if (!check_padding_rows (model_graph, options, error))
@@ -592,6 +615,8 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
     }
 
   g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
+  if (!stop_gradients (base, options, detached, notes, error))
+    return NULL;
   /* What the loss depends on is found in a copy that has the losses. */
   {
     g_autoptr (OrtrainGraph) probe = ortrain_graph_clone (base);
@@ -603,8 +628,8 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
     if (!ortrain_parameter_choice_apply (base, differentiable, options, notes, error))
       return NULL;
   }
-  if (ortrain_training_options_get_batch_norm (options) == ORTRAIN_BATCH_NORM_MODE_TRAIN)
-    mark_buffers (base);
+  if (!ortrain_statistics_choose (base, options, notes, error))
+    return NULL;
   for (guint i = 0; i < base->initializers->len; i++)
     {
       OrtrainValue *value = base->initializers->pdata[i];
@@ -635,6 +660,8 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
     return NULL;
   self->evaluation = ortrain_graph_clone (base);
   self->evaluation_loss = ortrain_graph_clone (base);
+  ortrain_stop_gradient_remove (self->evaluation);
+  ortrain_stop_gradient_remove (self->evaluation_loss);
   if (!put_in_file_form (self->evaluation, error) || !put_in_file_form (self->evaluation_loss, error))
     return NULL;
   if (!add_evaluation_losses (self, ortrain_training_options_get_losses (options), error))

@@ -38,6 +38,8 @@ struct _OrtrainTrainingOptions
   OrtrainObjectList *losses;      /* of OrtrainLoss */
   char **trainable;               /* NULL: all */
   char **frozen;
+  char **trainable_statistics, **frozen_statistics; /* NULL: none */
+  char **stop_gradient;
   GHashTable *padding_rows; /* name → gint64 * */
   GPtrArray *ties;          /* of char *: first, second, first, second, … */
   GArray *node_precisions;  /* of OrtrainNodePrecision */
@@ -75,6 +77,9 @@ enum
   PROP_LOSSES,
   PROP_TRAINABLE,
   PROP_FROZEN,
+  PROP_TRAINABLE_STATISTICS,
+  PROP_FROZEN_STATISTICS,
+  PROP_STOP_GRADIENT,
   N_PROPERTIES
 };
 

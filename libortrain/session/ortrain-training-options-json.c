@@ -308,7 +308,8 @@ load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GErr
         g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "Option 'losses' must be an array");
       return array != NULL;
     }
-  if (g_str_equal (key, "trainable") || g_str_equal (key, "frozen"))
+  GParamSpec *pspec = g_object_class_find_property (G_OBJECT_GET_CLASS (into), key);
+  if (pspec != NULL && pspec->value_type == G_TYPE_STRV)
     {
       g_auto (GStrv) patterns = ortrain_json_get_strings (node);
       if (patterns == NULL)
@@ -392,7 +393,7 @@ ortrain_training_options_new_from_file (const char *path, GError **error)
  *   `cosine`, `polynomial`, `step`, `one-cycle`, `plateau`, `warm-up`) and its properties;
  * - `losses`: an array of objects with `type` (`cross-entropy`, `nll`, `bce-with-logits`, `mse`, `l1`, `huber`,
  *   `output`) and its properties;
- * - `trainable`, `frozen`: arrays of names or patterns;
+ * - `trainable`, `frozen`, `trainable-statistics`, `frozen-statistics`, `stop-gradient`: arrays of names or patterns;
  * - `ties`: an array of pairs of names;
  * - `padding-rows`: an object of names and rows, see [method@TrainingOptions.set_padding_row];
  * - `loss-scaler`: an object with the properties of [class@LossScaler], or a number, which is a static scale;

@@ -4,6 +4,15 @@
 
 #include "session/ortrain-training-options-private.h"
 
+static void
+set_patterns (OrtrainTrainingOptions *self, char ***list, const char *const *patterns, guint property)
+{
+  char **copy = g_strdupv ((char **) patterns);
+  g_strfreev (*list);
+  *list = copy;
+  g_object_notify_by_pspec (G_OBJECT (self), ortrain_training_options_properties[property]);
+}
+
 /**
  * ortrain_training_options_get_trainable: (get-property trainable)
  * @self: options
@@ -43,10 +52,7 @@ ortrain_training_options_set_trainable (OrtrainTrainingOptions *self, const char
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
 
-  char **copy = g_strdupv ((char **) patterns);
-  g_strfreev (self->trainable);
-  self->trainable = copy;
-  g_object_notify_by_pspec (G_OBJECT (self), ortrain_training_options_properties[PROP_TRAINABLE]);
+  set_patterns (self, &self->trainable, patterns, PROP_TRAINABLE);
 }
 
 /**
@@ -79,10 +85,116 @@ ortrain_training_options_set_frozen (OrtrainTrainingOptions *self, const char *c
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
 
-  char **copy = g_strdupv ((char **) patterns);
-  g_strfreev (self->frozen);
-  self->frozen = copy;
-  g_object_notify_by_pspec (G_OBJECT (self), ortrain_training_options_properties[PROP_FROZEN]);
+  set_patterns (self, &self->frozen, patterns, PROP_FROZEN);
+}
+
+/**
+ * ortrain_training_options_get_trainable_statistics: (get-property trainable-statistics)
+ * @self: options
+ *
+ * Gets of which layers the running statistics train that would stay otherwise, by name or glob pattern; %NULL for none.
+ *
+ * Returns: (transfer none) (nullable) (array zero-terminated=1): the patterns
+ */
+const char *const *
+ortrain_training_options_get_trainable_statistics (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
+
+  return (const char *const *) self->trainable_statistics;
+}
+
+/**
+ * ortrain_training_options_set_trainable_statistics: (set-property trainable-statistics)
+ * @self: options
+ * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for
+ * none
+ *
+ * Sets of which layers the running statistics train that would stay otherwise: because all parameters of the layer are
+ * frozen, or because [property@TrainingOptions:batch-norm] is %ORTRAIN_BATCH_NORM_MODE_FROZEN.
+ *
+ * Patterns match the names, the scoped names (`encoder.bn1.running_mean`) or the module (`encoder.bn1`) of the tensors of a
+ * layer, or the name of the layer; `*` stands for all of them. A pattern that fits no layer with running statistics is an
+ * error when a session is created.
+ */
+void
+ortrain_training_options_set_trainable_statistics (OrtrainTrainingOptions *self, const char *const *patterns)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  set_patterns (self, &self->trainable_statistics, patterns, PROP_TRAINABLE_STATISTICS);
+}
+
+/**
+ * ortrain_training_options_get_frozen_statistics: (get-property frozen-statistics)
+ * @self: options
+ *
+ * Gets of which layers the running statistics stay, by name or glob pattern; %NULL for none.
+ *
+ * Returns: (transfer none) (nullable) (array zero-terminated=1): the patterns
+ */
+const char *const *
+ortrain_training_options_get_frozen_statistics (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
+
+  return (const char *const *) self->frozen_statistics;
+}
+
+/**
+ * ortrain_training_options_set_frozen_statistics: (set-property frozen-statistics)
+ * @self: options
+ * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for
+ * none
+ *
+ * Sets of which layers the running statistics stay, by patterns as in [method@TrainingOptions.set_trainable_statistics]: these
+ * layers normalize by the statistics as stored, whether or not their parameters are trained.
+ */
+void
+ortrain_training_options_set_frozen_statistics (OrtrainTrainingOptions *self, const char *const *patterns)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  set_patterns (self, &self->frozen_statistics, patterns, PROP_FROZEN_STATISTICS);
+}
+
+/**
+ * ortrain_training_options_get_stop_gradient: (get-property stop-gradient)
+ * @self: options
+ *
+ * Gets through which values no gradient flows, by name or glob pattern; %NULL for none.
+ *
+ * Returns: (transfer none) (nullable) (array zero-terminated=1): the patterns
+ */
+const char *const *
+ortrain_training_options_get_stop_gradient (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
+
+  return (const char *const *) self->stop_gradient;
+}
+
+/**
+ * ortrain_training_options_set_stop_gradient: (set-property stop-gradient)
+ * @self: options
+ * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for
+ * none
+ *
+ * Sets through which values no gradient flows, as PyTorch's `detach ()` and `no_grad ()` have it, which a file mostly does
+ * not show: all that reads such a value takes it for a constant in the backward pass. Outputs are as before, in training
+ * and in the exported file.
+ *
+ * Patterns match the name of a value (`linear_1`, `/encoder/Relu_output_0`), of the node that computes it, or the path of the
+ * module that this is in (`encoder.layer.0`), which then stops behind each of its values. Parameters that get no gradient by that are not
+ * trained, as [method@TrainingSession.get_notes] says. What PyTorch's newer exporter (dynamo) marks as detached is stopped
+ * without a pattern. A pattern that fits no value that the model computes is an error when a session is created.
+ */
+void
+ortrain_training_options_set_stop_gradient (OrtrainTrainingOptions *self, const char *const *patterns)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  set_patterns (self, &self->stop_gradient, patterns, PROP_STOP_GRADIENT);
 }
 
 /**

@@ -49,6 +49,9 @@ ortrain_training_options_finalize (GObject *object)
   g_clear_object (&self->losses);
   g_strfreev (self->trainable);
   g_strfreev (self->frozen);
+  g_strfreev (self->trainable_statistics);
+  g_strfreev (self->frozen_statistics);
+  g_strfreev (self->stop_gradient);
   g_ptr_array_unref (self->ties);
   g_hash_table_unref (self->padding_rows);
 
@@ -70,6 +73,15 @@ ortrain_training_options_get_property (GObject *object, guint property_id, GValu
     case PROP_FROZEN:
       g_value_set_boxed (value, self->frozen);
       break;
+    case PROP_TRAINABLE_STATISTICS:
+      g_value_set_boxed (value, self->trainable_statistics);
+      break;
+    case PROP_FROZEN_STATISTICS:
+      g_value_set_boxed (value, self->frozen_statistics);
+      break;
+    case PROP_STOP_GRADIENT:
+      g_value_set_boxed (value, self->stop_gradient);
+      break;
     default:
       ortrain_field_get_property (object, property_id, value, pspec);
     }
@@ -86,6 +98,15 @@ ortrain_training_options_set_property (GObject *object, guint property_id, const
       break;
     case PROP_FROZEN:
       ortrain_training_options_set_frozen (self, g_value_get_boxed (value));
+      break;
+    case PROP_TRAINABLE_STATISTICS:
+      ortrain_training_options_set_trainable_statistics (self, g_value_get_boxed (value));
+      break;
+    case PROP_FROZEN_STATISTICS:
+      ortrain_training_options_set_frozen_statistics (self, g_value_get_boxed (value));
+      break;
+    case PROP_STOP_GRADIENT:
+      ortrain_training_options_set_stop_gradient (self, g_value_get_boxed (value));
       break;
     default:
       ortrain_field_set_property (object, property_id, value, pspec);
@@ -130,8 +151,10 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:batch-norm: (getter get_batch_norm) (setter set_batch_norm)
    *
-   * Whether batch normalisation trains with the statistics of the batch, or with the stored ones. Default:
-   * %ORTRAIN_BATCH_NORM_MODE_TRAIN.
+   * Whether batch normalisation trains with the statistics of the batch, which move the stored ones, or with the stored
+   * ones. With the former, a layer whose parameters are all frozen, or, if it has none, before which nothing is trained,
+   * still keeps its statistics: it is computed as in evaluation, and exported as it was. [method@TrainingOptions.set_trainable_statistics]
+   * and [method@TrainingOptions.set_frozen_statistics] choose layers by name. Default: %ORTRAIN_BATCH_NORM_MODE_TRAIN.
    */
   properties[PROP_BATCH_NORM] = ortrain_field_enum ("batch-norm", G_STRUCT_OFFSET (OrtrainTrainingOptions, batch_norm),
                                                     ORTRAIN_TYPE_BATCH_NORM_MODE, ORTRAIN_BATCH_NORM_MODE_TRAIN);
@@ -397,6 +420,34 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    */
   properties[PROP_FROZEN] = g_param_spec_boxed ("frozen", NULL, NULL, G_TYPE_STRV,
                                                 G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  /**
+   * OrtrainTrainingOptions:trainable-statistics: (getter get_trainable_statistics) (setter set_trainable_statistics)
+   *
+   * Of which layers the running statistics train that would stay otherwise, by name or glob pattern, see
+   * [method@TrainingOptions.set_trainable_statistics]. Default: %NULL.
+   */
+  properties[PROP_TRAINABLE_STATISTICS] =
+      g_param_spec_boxed ("trainable-statistics", NULL, NULL, G_TYPE_STRV,
+                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainTrainingOptions:frozen-statistics: (getter get_frozen_statistics) (setter set_frozen_statistics)
+   *
+   * Of which layers the running statistics stay, by name or glob pattern; it overrules
+   * [property@TrainingOptions:trainable-statistics]. Default: %NULL.
+   */
+  properties[PROP_FROZEN_STATISTICS] =
+      g_param_spec_boxed ("frozen-statistics", NULL, NULL, G_TYPE_STRV,
+                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainTrainingOptions:stop-gradient: (getter get_stop_gradient) (setter set_stop_gradient)
+   *
+   * Values through which no gradient flows, by name or glob pattern, see [method@TrainingOptions.set_stop_gradient].
+   * Default: %NULL.
+   */
+  properties[PROP_STOP_GRADIENT] = g_param_spec_boxed (
+      "stop-gradient", NULL, NULL, G_TYPE_STRV, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 

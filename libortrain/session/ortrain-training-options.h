@@ -207,6 +207,18 @@ const char *const *ortrain_training_options_get_frozen (OrtrainTrainingOptions *
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_set_frozen (OrtrainTrainingOptions *self, const char *const *patterns);
 ORTRAIN_AVAILABLE_IN_ALL
+const char *const *ortrain_training_options_get_trainable_statistics (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_trainable_statistics (OrtrainTrainingOptions *self, const char *const *patterns);
+ORTRAIN_AVAILABLE_IN_ALL
+const char *const *ortrain_training_options_get_frozen_statistics (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_frozen_statistics (OrtrainTrainingOptions *self, const char *const *patterns);
+ORTRAIN_AVAILABLE_IN_ALL
+const char *const *ortrain_training_options_get_stop_gradient (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_stop_gradient (OrtrainTrainingOptions *self, const char *const *patterns);
+ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_set_padding_row (OrtrainTrainingOptions *self, const char *name, gint64 row);
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_training_options_get_padding_row (OrtrainTrainingOptions *self, const char *name, gint64 *row);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-model-private.h"
 #include "session/ortrain-padding-rows-private.h"
+#include "session/ortrain-stop-gradient-private.h"
 #include "session/ortrain-training-session-private.h"
 #include "session/ortrain-training-session-signals-private.h"
 #include "session/ortrain-update-graph-private.h"
@@ -70,9 +71,11 @@ bind_without_declarations (OrtrainTrainingSession *self, OrtrainTrainingRun run,
   if (!ortrain_execution_wait (self->execution, NULL, NULL)) /* what was submitted runs with executors that go */
     return FALSE;
   g_autoptr (GHashTable) padding_rows = ortrain_padding_rows_find (self->model);
+  g_autoptr (GHashTable) detached = ortrain_stop_gradient_find_detached (self->model);
   g_autoptr (OrtrainGraph) source = ortrain_model_make_undeclared_graph (self->model, NULL);
   g_autoptr (OrtrainTrainingGraph) graph =
-      source != NULL ? ortrain_training_graph_new (source, self->options, &self->rule, padding_rows, NULL) : NULL;
+      source != NULL ? ortrain_training_graph_new (source, self->options, &self->rule, padding_rows, detached, NULL)
+                     : NULL;
   if (graph == NULL || !same_tensors (graph->parameters, self->graph->parameters) ||
       !same_tensors (graph->buffers, self->graph->buffers) ||
       !ortrain_training_session_make_executors (self, graph, executors, NULL))

@@ -264,6 +264,11 @@ ortrain_training_session_begin_step (OrtrainTrainingSession *self, OrtrainTensor
       !ortrain_training_session_bind_checked (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
     return NULL;
   OrtrainMemoryPlan *plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
+  if (!ortrain_executor_check_trainable (plan, error))
+    {
+      ortrain_executor_release_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
+      return NULL;
+    }
   if (plan != self->plan)
     {
       /* what was submitted before has to be over before memory moves; what becomes of it may bind its own feeds again */
@@ -371,7 +376,8 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
  * allocates the memory of parameters, gradients and state, unless another method has done so, and copies the model's
  * weights into it. Steps of known shapes allocate nothing.
  *
- * Errors are %ORTRAIN_SESSION_ERROR_FEED for tensors that are missing, unknown, or of a wrong type or shape,
+ * Errors are %ORTRAIN_SESSION_ERROR_FEED for tensors that are missing, unknown, or of a wrong type or shape, such as one item
+ * where batch normalization then has one value per channel,
  * %ORTRAIN_SESSION_ERROR_INDEX for labels or indices out of range, %ORTRAIN_SESSION_ERROR_NOT_FINITE for a loss that is
  * not finite ([property@TrainingOptions:stop-on-nan]), %ORTRAIN_TENSOR_ERROR_CHANGED for a mapped file that was
  * changed, and others of [error@SessionError], [error@GraphError] and [error@PlanError]. With

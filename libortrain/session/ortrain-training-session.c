@@ -6,6 +6,7 @@
 #include "session/ortrain-blocked-outputs-private.h"
 #include "session/ortrain-padding-rows-private.h"
 #include "session/ortrain-precision-private.h"
+#include "session/ortrain-stop-gradient-private.h"
 #include "session/ortrain-training-session-signals-private.h"
 #include "session/ortrain-update-graph-private.h"
 #include "transform/ortrain-optimizer-private.h"
@@ -200,6 +201,7 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   if (model_graph == NULL)
     return FALSE;
   g_autoptr (GHashTable) padding_rows = ortrain_padding_rows_find (model);
+  g_autoptr (GHashTable) detached = ortrain_stop_gradient_find_detached (model);
   g_autoptr (OrtrainOptimizer) optimizer = ortrain_training_options_get_optimizer (options) != NULL
                                                ? g_object_ref (ortrain_training_options_get_optimizer (options))
                                                : ortrain_adamw_new (1e-3);
@@ -209,7 +211,7 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
       !ortrain_precision_check (model_graph, options, &self->rule, error))
     return FALSE;
   g_autoptr (OrtrainTrainingGraph) graph =
-      ortrain_training_graph_new (model_graph, options, &self->rule, padding_rows, error);
+      ortrain_training_graph_new (model_graph, options, &self->rule, padding_rows, detached, error);
   if (graph == NULL)
     return FALSE;
   self->model = g_object_ref (model);

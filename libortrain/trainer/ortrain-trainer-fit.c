@@ -448,6 +448,29 @@ check_logs (OrtrainTrainer *self, GError **error)
   return TRUE;
 }
 
+/* A last batch of one item may have too little for batch normalization: that is known before anything is trained. */
+static gboolean
+check_last_batch (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
+{
+  const guint64 n = ortrain_dataset_get_length (self->dataset);
+  if (n == 0 || self->batch_size == 1 || (n % self->batch_size != 1 && n != 1) || (self->drop_last && n != 1) ||
+      self->session->graph->buffers->len == 0 || fit->epoch >= self->epochs)
+    return TRUE;
+  g_autoptr (GError) local_error = NULL;
+  g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (self->dataset, 1);
+  ortrain_data_loader_set_shuffle (loader, FALSE);
+  g_autoptr (OrtrainTensorDict) batch = ortrain_trainer_read_batch (self, loader, &local_error);
+  if (batch == NULL)
+    return TRUE; /* the training will say so */
+  g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_run_plan (self->session, batch, &local_error);
+  if (plan == NULL || ortrain_executor_check_trainable (plan, &local_error))
+    return TRUE;
+  g_propagate_prefixed_error (error, g_steal_pointer (&local_error),
+                              "The last batch of %" G_GUINT64_FORMAT " items in batches of %u has one item: ", n,
+                              self->batch_size);
+  return FALSE;
+}
+
 /* The epochs of the schedule are those of the training. */
 static void
 begin_epochs (OrtrainTrainer *self, OrtrainFit *fit)
@@ -508,6 +531,7 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
   begin_epochs (self, &fit); /* what was resumed may have had others */
   fit.n_skipped_by_then = self->session->n_skipped;
   fit.n_updates_before = self->session->n_updates;
+  ok = ok && check_last_batch (self, &fit, error);
   stop = ok && ends_early (self, &fit);
   if (ok && fit.trained)
     ortrain_fit_show_start (self, &fit, NULL);

@@ -344,6 +344,63 @@ test_history (void)
   g_assert_true (isfinite (ortrain_epoch_record_get_loss (record)));
 }
 
+/* A convolution's scores, [batch, n_classes, 4, 4]. */
+static OrtrainModel *
+make_segmenter (gint64 n_classes)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new ("segments");
+  OrtrainValue *x = ortrain_graph_builder_add_input (builder, "x", ORTRAIN_DTYPE_FLOAT32, "batch, 1, 4, 4");
+  OrtrainValue *scores = ortrain_graph_builder_conv (builder, x, "conv", n_classes, 1, 1, 0, 1, TRUE);
+  ortrain_graph_builder_add_output (builder, scores, "scores");
+  OrtrainModel *model = ortrain_graph_builder_build (builder, &error);
+  g_assert_no_error (error);
+  return model;
+}
+
+/* Labels [batch, height, width]: what is wrong is told with what to set, and where two axes fit, one has to be. */
+static void
+test_axis (void)
+{
+  static const struct
+  {
+    gint64 n_classes;
+    gint axis; /* G_MININT: not given */
+    const char *message;
+  } cases[] = {
+    { 3, G_MININT, "*'labels' is int64[2, 4, 4]*classes along axis 1*set the axis of the loss to 1 (--axis 1*" },
+    { 3, 1, NULL },
+    { 4, G_MININT, "*fit*axis 1 as well as along the last one*--axis*" },
+    { 4, 1, NULL },
+    { 4, -1, NULL },
+  };
+  for (guint i = 0; i < 2 * G_N_ELEMENTS (cases); i++)
+    {
+      const guint k = i / 2;
+      g_autoptr (GError) error = NULL;
+      g_autoptr (OrtrainModel) model = make_segmenter (cases[k].n_classes);
+      g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+      g_autoptr (OrtrainLoss) loss =
+          i % 2 == 0 ? ortrain_cross_entropy_loss_new ("scores", "labels") : ortrain_nll_loss_new ("scores", "labels");
+      if (cases[k].axis != G_MININT)
+        g_object_set (loss, "axis", cases[k].axis, NULL);
+      ortrain_training_options_add_loss (options, loss);
+      const gint64 x_dims[] = { 2, 1, 4, 4 }, label_dims[] = { 2, 4, 4 };
+      g_autoptr (OrtrainTensor) x = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, x_dims, 4, &error);
+      g_autoptr (OrtrainTensor) labels = ortrain_tensor_new (ORTRAIN_DTYPE_INT64, label_dims, 3, &error);
+      g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+      ortrain_tensor_dict_set (feeds, "x", x);
+      ortrain_tensor_dict_set (feeds, "labels", labels);
+      g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+      if (session != NULL)
+        ortrain_training_session_train_step (session, feeds, &error);
+      if (cases[k].message == NULL)
+        g_assert_no_error (error);
+      else if (error == NULL || !g_pattern_match_simple (cases[k].message, error->message))
+        g_error ("case %u: %s", i, error != NULL ? error->message : "no error");
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -364,5 +421,6 @@ main (int argc, char **argv)
   g_test_add_func ("/counts/weight-zero", test_weight_zero);
   g_test_add_func ("/counts/metric", test_metric);
   g_test_add_func ("/counts/history", test_history);
+  g_test_add_func ("/counts/axis", test_axis);
   return g_test_run ();
 }

@@ -4,10 +4,12 @@
 static ExitStatus
 run (int argc, char *argv[])
 {
+  g_auto (GStrv) stop_gradient = NULL;
   gboolean json = FALSE;
   gboolean allow_links = FALSE;
   const GOptionEntry entries[] = {
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
+    COMMAND_STOP_GRADIENT_ENTRY (stop_gradient),
     COMMAND_MODEL_ENTRIES (allow_links),
     { NULL },
   };
@@ -18,7 +20,11 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainModel) model = command_load_model (argv[1], allow_links, &error);
   if (model == NULL)
     return command_fail (error);
-  g_autoptr (OrtrainCheckReport) report = ortrain_model_check (model);
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  ortrain_training_options_set_stop_gradient (options, (const char *const *) stop_gradient);
+  g_autoptr (OrtrainCheckReport) report = ortrain_model_check_with_options (model, options, &error);
+  if (report == NULL)
+    return command_fail (error);
   gboolean trainable = ortrain_check_report_get_trainable (report);
   if (!json)
     {
@@ -60,6 +66,6 @@ run (int argc, char *argv[])
   return trainable ? EXIT_OK : EXIT_FAILED;
 }
 
-const Command command_check = { "check", "MODEL [--json]",
+const Command command_check = { "check", "MODEL [--stop-gradient PATTERN] [--json]",
                                 "List what stands in the way of training a model; exit status 1 if anything does",
                                 run };

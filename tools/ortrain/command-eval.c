@@ -174,7 +174,7 @@ run (int argc, char *argv[])
   g_autofree char *path = NULL, *output = NULL, *target = NULL, *loss_name = NULL;
   g_auto (TableSettings) table = { 0 };
   g_auto (GStrv) inputs = NULL, metric_names = NULL;
-  gint batch_size = G_MININT, threads = 0;
+  gint batch_size = G_MININT, threads = 0, axis = G_MININT;
   g_autofree char *provider = NULL, *precision = NULL;
   gboolean json = FALSE;
   g_auto (ImageSettings) images = IMAGE_SETTINGS_INIT;
@@ -188,6 +188,7 @@ run (int argc, char *argv[])
       "What it should be, in the data (labels; of a table, else the last column)", "NAME" },
     { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_name,
       "cross-entropy, nll, mse, l1, huber, bce-with-logits (cross-entropy for classes, mse for numbers)", "KIND" },
+    COMMAND_AXIS_ENTRY (axis),
     { "metric", 0, 0, G_OPTION_ARG_STRING_ARRAY, &metric_names,
       "Compute this, too: topN, f1, precision, recall, micro_f1 …, mae, rmse, r2", "NAME" },
     { "input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &inputs,
@@ -242,6 +243,9 @@ run (int argc, char *argv[])
   ortrain_session_options_set_outputs (options, (const char *const[]){ output, NULL });
   g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, options, &error);
   g_autoptr (GPtrArray) metrics = session != NULL ? make_metrics (metric_names, output, target, &error) : NULL;
+  for (guint i = 0; axis != G_MININT && metrics != NULL && i < metrics->len; i++)
+    if (ORTRAIN_IS_CLASSIFICATION_METRIC (metrics->pdata[i]))
+      ortrain_classification_metric_set_axis (metrics->pdata[i], axis);
   g_autoptr (OrtrainTensorDict) shared =
       metrics != NULL ? data_read_shared (ortrain_model_get_file_graph (model), inputs, &error) : NULL;
   if (shared == NULL)
@@ -275,7 +279,7 @@ run (int argc, char *argv[])
                 rest, ortrain_dataset_get_length (transformed), batch_size);
   g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (transformed, (guint) batch_size);
   ortrain_data_loader_set_drop_last (loader, fixed > 0);
-  EvalSums sums = { .loss = loss };
+  EvalSums sums = { .loss = loss, .axis = axis != G_MININT ? axis : -1 };
   for (;;)
     {
       g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (loader, &error);

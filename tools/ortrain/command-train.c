@@ -380,6 +380,8 @@ run (int argc, char *argv[])
                   *optimizer_name = NULL, *optimizer_state = NULL;
   g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL;
   g_auto (TableSettings) table = { 0 };
+  g_auto (GStrv) trainable_statistics = NULL, frozen_statistics = NULL, stop_gradient = NULL;
+  gint axis = G_MININT;
   g_auto (GStrv) trainable = NULL, frozen = NULL, logs = NULL, metrics = NULL, inputs = NULL;
   g_autofree char *monitor_text = NULL;
   gint epochs = 1, threads = 0, patience = 0;
@@ -426,6 +428,7 @@ run (int argc, char *argv[])
     IMAGE_TRAINING_ENTRIES (images),
     { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_kind,
       "cross-entropy, mse, l1, huber, bce-with-logits, nll, output (cross-entropy)", "KIND" },
+    COMMAND_AXIS_ENTRY (axis),
     { "options", 0, 0, G_OPTION_ARG_FILENAME, &options_path, "Options of training; what else is given here counts more",
       "FILE.json" },
     { "epochs", 0, 0, G_OPTION_ARG_INT, &epochs, "Passes over the data (1)", "N" },
@@ -448,6 +451,11 @@ run (int argc, char *argv[])
     { "max-grad-norm", 0, 0, G_OPTION_ARG_DOUBLE, &max_grad_norm, "Clip gradients to this global norm (0: no)", "X" },
     { "trainable", 0, 0, G_OPTION_ARG_STRING_ARRAY, &trainable, "Train only these initializers", "PATTERN" },
     { "frozen", 0, 0, G_OPTION_ARG_STRING_ARRAY, &frozen, "Do not train these initializers", "PATTERN" },
+    { "trainable-statistics", 0, 0, G_OPTION_ARG_STRING_ARRAY, &trainable_statistics,
+      "Train the running statistics of these layers though their parameters are frozen", "PATTERN" },
+    { "frozen-statistics", 0, 0, G_OPTION_ARG_STRING_ARRAY, &frozen_statistics,
+      "Keep the running statistics of these layers", "PATTERN" },
+    COMMAND_STOP_GRADIENT_ENTRY (stop_gradient),
     { "checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &checkpoint,
       "Save the state here after each epoch, and on Ctrl-C, SIGTERM and SIGHUP (on those only, to MODEL.checkpoint)",
       "DIR" },
@@ -571,7 +579,8 @@ run (int argc, char *argv[])
                    : command_make_loss (loss_kind != NULL ? loss_kind : "cross-entropy", output, target, &error);
   if (confusion && loss != NULL && !ORTRAIN_IS_CROSS_ENTROPY_LOSS (loss) && !ORTRAIN_IS_NLL_LOSS (loss))
     return command_usage (&command_train, "--metric confusion-matrix needs a loss over classes: cross-entropy or nll");
-  if (loss == NULL || !set_number (loss, "label-smoothing", label_smoothing, &error))
+  if (loss == NULL || !set_number (loss, "label-smoothing", label_smoothing, &error) ||
+      !command_set_axis (loss, axis, &error))
     return command_fail (error);
   if (n_losses == 0)
     ortrain_training_options_add_loss (options, loss);
@@ -614,6 +623,12 @@ run (int argc, char *argv[])
     ortrain_training_options_set_trainable (options, (const char *const *) trainable);
   if (frozen != NULL)
     ortrain_training_options_set_frozen (options, (const char *const *) frozen);
+  if (trainable_statistics != NULL)
+    ortrain_training_options_set_trainable_statistics (options, (const char *const *) trainable_statistics);
+  if (frozen_statistics != NULL)
+    ortrain_training_options_set_frozen_statistics (options, (const char *const *) frozen_statistics);
+  if (stop_gradient != NULL)
+    ortrain_training_options_set_stop_gradient (options, (const char *const *) stop_gradient);
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
   if (session == NULL)
     {

@@ -324,6 +324,21 @@ command_make_loss (const char *kind, const char *output, const char *target, GEr
   return NULL;
 }
 
+gboolean
+command_set_axis (OrtrainLoss *loss, gint axis, GError **error)
+{
+  if (axis == G_MININT)
+    return TRUE;
+  if (g_object_class_find_property (G_OBJECT_GET_CLASS (loss), "axis") != NULL)
+    {
+      g_object_set (loss, "axis", axis, NULL);
+      return TRUE;
+    }
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--axis is nothing that %s has",
+               G_OBJECT_TYPE_NAME (loss) + strlen ("Ortrain"));
+  return FALSE;
+}
+
 void
 command_explain_loss (GError *error)
 {

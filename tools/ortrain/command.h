@@ -72,6 +72,18 @@ gboolean command_set_recompute (OrtrainTrainingOptions *options, gint level, con
 /* form: "table", "details" or "json"; the plan is of the feeds. */
 char *command_make_recompute_report (OrtrainTrainingSession *session, OrtrainTensorDict *feeds, OrtrainMemoryPlan *plan,
                                      const char *form, GError **error);
+/* The axis of the classes in the scores, of a loss over classes; G_MININT: not given. */
+#define COMMAND_AXIS_ENTRY(axis)                                                                                       \
+  {                                                                                                                    \
+    "axis", 0, 0, G_OPTION_ARG_INT, &(axis),                                                                           \
+        "Axis of the classes in the output: 1 for scores [batch, classes, height, width] (-1: the last)", "N"          \
+  }
+#define COMMAND_STOP_GRADIENT_ENTRY(patterns)                                                                          \
+  {                                                                                                                    \
+    "stop-gradient", 0, 0, G_OPTION_ARG_STRING_ARRAY, &(patterns), "Let no gradient flow through these values",        \
+        "PATTERN"                                                                                                      \
+  }
+gboolean command_set_axis (OrtrainLoss *loss, gint axis, GError **error);
 OrtrainLoss *command_make_loss (const char *kind, const char *output, const char *target, GError **error);
 /* For the error of a session whose loss nobody has chosen: adds the options that choose another one. */
 void command_explain_loss (GError *error);

@@ -59,14 +59,20 @@ refuse_shapes (OrtrainTensor *output, OrtrainTensor *target, const char *hint, G
 static gboolean
 add_classes (EvalSums *self, OrtrainTensor *logits, OrtrainTensor *target, GError **error)
 {
-  const gsize rank = ortrain_tensor_get_rank (logits);
-  const gint64 classes = rank > 0 ? ortrain_tensor_get_dim (logits, rank - 1) : 0;
+  const gint rank = (gint) ortrain_tensor_get_rank (logits), axis = self->axis < 0 ? self->axis + rank : self->axis;
+  const gint64 classes = axis >= 0 && axis < rank ? ortrain_tensor_get_dim (logits, (gsize) axis) : 0;
   const gint64 n = ortrain_tensor_get_n_elements (target);
+  gint64 inner = 1; /* logits: [outer, classes, inner] */
+  for (gint d = axis + 1; d < rank && classes > 0; d++)
+    inner *= ortrain_tensor_get_dim (logits, (gsize) d);
   if (classes < 1 || n * classes != ortrain_tensor_get_n_elements (logits))
-    return refuse_shapes (logits, target, "; classes need an output with a number for each", error);
+    return refuse_shapes (logits, target,
+                          rank > 2 ? "; classes need an output with a number for each, along the last axis or --axis"
+                                   : "; classes need an output with a number for each",
+                          error);
   const gint64 n_items = ortrain_tensor_get_rank (target) > 0 ? ortrain_tensor_get_dim (target, 0) : 1;
   const gint64 per_item = n_items > 0 ? MAX (n / n_items, 1) : 1;
-  g_autoptr (OrtrainTensor) best = ortrain_tensor_argmax (logits, -1, error);
+  g_autoptr (OrtrainTensor) best = ortrain_tensor_argmax (logits, axis, error);
   if (best == NULL)
     return FALSE;
   for (gint64 i = 0; i < n; i++)
@@ -83,13 +89,14 @@ add_classes (EvalSums *self, OrtrainTensor *logits, OrtrainTensor *target, GErro
           return FALSE;
         }
       const gint64 found = (gint64) ortrain_tensor_get_scalar (best, i);
-      const double chosen = ortrain_tensor_get_scalar (logits, i * classes + label);
+      const gint64 begin = i / inner * classes * inner + i % inner;
+      const double chosen = ortrain_tensor_get_scalar (logits, begin + label * inner);
       if (self->loss == EVAL_CROSS_ENTROPY)
         {
-          const double top = ortrain_tensor_get_scalar (logits, i * classes + found);
+          const double top = ortrain_tensor_get_scalar (logits, begin + found * inner);
           double sum = 0.0;
           for (gint64 c = 0; c < classes; c++)
-            sum += exp (ortrain_tensor_get_scalar (logits, i * classes + c) - top);
+            sum += exp (ortrain_tensor_get_scalar (logits, begin + c * inner) - top);
           self->sum += log (sum) + top;
         }
       self->sum -= chosen;

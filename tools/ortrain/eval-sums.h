@@ -19,6 +19,7 @@ typedef enum
 typedef struct
 {
   EvalLoss loss;
+  gint axis; /* of the classes; negative: from the end */
   guint64 n; /* targets seen that count */
   guint64 n_right;
   gint64 n_items; /* of batches before this one */
@@ -28,5 +29,5 @@ typedef struct
 gboolean eval_loss_parse (const char *text, EvalLoss *loss, GError **error);
 gboolean eval_loss_has_classes (EvalLoss loss);
 const char *eval_loss_describe (EvalLoss loss); /* "mean squared error" */
-/* output: [batch, …, classes] and target: [batch, …] for classes; else both of the same size. */
+/* output: [batch, …, classes], or with the classes along another axis, and target: [batch, …] for classes; else both of the same size. */
 gboolean eval_sums_add (EvalSums *self, OrtrainTensor *output, OrtrainTensor *target, GError **error);

@@ -16,6 +16,7 @@ plan_settings_clear (PlanSettings *self)
   g_free (self->output);
   g_free (self->loss);
   g_strfreev (self->dims);
+  g_strfreev (self->stop_gradient);
   g_clear_pointer (&self->batches, g_array_unref);
 }
 
@@ -53,11 +54,13 @@ planned_make (Planned *self, const char *path, const PlanSettings *settings, GEr
   const char *kind = settings->loss != NULL ? settings->loss : "cross-entropy";
   g_autoptr (OrtrainOptimizer) optimizer = command_make_optimizer (NULL, 1e-3, settings->state, error);
   g_autoptr (OrtrainLoss) loss = optimizer != NULL ? command_make_loss (kind, output, "plan.target", error) : NULL;
-  if (loss == NULL)
+  if (loss == NULL || !command_set_axis (loss, settings->axis, error))
     return FALSE;
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
   ortrain_training_options_set_optimizer (options, optimizer);
   ortrain_training_options_add_loss (options, loss);
+  if (settings->stop_gradient != NULL)
+    ortrain_training_options_set_stop_gradient (options, (const char *const *) settings->stop_gradient);
   const gboolean is_table = settings->batches != NULL && settings->batches->len > 1; /* each row has its own plans */
   if (settings->budget > 0 && !is_table)
     ortrain_training_options_set_memory_budget (options, settings->budget);

@@ -8,7 +8,8 @@ typedef struct
 {
   char *batch, *immediate, *precision, *state, *budget_text, *config, *offload, *output, *loss; /* as typed, or NULL */
   char **dims;
-  gint seq, level; /* G_MININT, -1: not given */
+  gint seq, level, axis; /* G_MININT, -1, G_MININT: not given */
+  char **stop_gradient;
   gboolean allow_links;
   GArray *batches; /* of gint64, from batch; or NULL */
   guint64 budget;  /* bytes, 0: any number */
@@ -16,7 +17,7 @@ typedef struct
 
 #define PLAN_SETTINGS_INIT                                                                                             \
   {                                                                                                                    \
-    .seq = G_MININT, .level = -1                                                                                       \
+    .seq = G_MININT, .level = -1, .axis = G_MININT                                                                     \
   }
 #define PLAN_SETTINGS_ENTRIES(settings)                                                                                \
   { "batch",                                                                                                           \
@@ -73,6 +74,7 @@ typedef struct
         &(settings).offload,                                                                                           \
         "Meet the budget by values that leave the memory until the backward pass, too: on, off, auto (auto)",          \
         "WHEN" },                                                                                                      \
+      COMMAND_AXIS_ENTRY ((settings).axis), COMMAND_STOP_GRADIENT_ENTRY ((settings).stop_gradient),                    \
       COMMAND_MODEL_ENTRIES ((settings).allow_links),                                                                  \
   {                                                                                                                    \
     "budget", 0, 0, G_OPTION_ARG_STRING, &(settings).budget_text,                                                      \
