@@ -3,9 +3,17 @@
 
 #include "core/ortrain-float-private.h"
 
-/* Activations of a cell whose inputs are limited by `clip`, stored in 16 bits: the backward pass recognizes what was limited
- * by its value, that of a bound. What was not limited, but would be rounded to a bound, is stored as the number next to
- * it. */
+/* Activations of a cell whose inputs are limited by `clip`: the backward pass recognizes what was limited by its value, that
+ * of a bound, in whatever type it was stored. What was not limited, but would be rounded to a bound in 16 bits, is stored as
+ * the number next to it. */
+
+ORTRAIN_FUNCTION int
+ortrain_is_stored_bound (double y, double bound)
+{
+  const float single = (float) bound;
+  return y == bound || y == (double) single || y == (double) ortrain_half_to_float (ortrain_float_to_half (single)) ||
+         y == (double) ortrain_bfloat16_to_float (ortrain_float_to_bfloat16 (single));
+}
 
 /* The next number above or below, in either type of 16 bits. */
 ORTRAIN_FUNCTION uint16_t
@@ -17,9 +25,20 @@ ortrain_half_step (uint16_t bits, int up)
   return (uint16_t) ((bits & 0x8000) == sign ? bits + 1 : bits - 1);
 }
 
-/* bits: a value that was not limited; high, low: the bounds, all rounded. */
+/* y, which was not limited, as it is stored in 16 bits. */
 ORTRAIN_FUNCTION uint16_t
-ortrain_half_between (uint16_t bits, uint16_t high, uint16_t low)
+ortrain_store_between (int is_half, float y, float high, float low)
 {
-  return bits == high ? ortrain_half_step (bits, 0) : bits == low ? ortrain_half_step (bits, 1) : bits;
+  uint16_t bits = is_half ? ortrain_float_to_half (y) : ortrain_float_to_bfloat16 (y);
+  for (int k = 0; k < 4; k++) /* two roundings of two bounds */
+    {
+      const float stored = is_half ? ortrain_half_to_float (bits) : ortrain_bfloat16_to_float (bits);
+      if (ortrain_is_stored_bound (stored, high))
+        bits = ortrain_half_step (bits, 0);
+      else if (ortrain_is_stored_bound (stored, low))
+        bits = ortrain_half_step (bits, 1);
+      else
+        break;
+    }
+  return bits;
 }

@@ -41,25 +41,9 @@ R (activate) (const Activation *self, REAL *x, gint64 n)
     }
 }
 
-/* As it is read again where it was stored in that type. */
-static REAL
-R (round_as) (OrtrainDType dtype, REAL x)
-{
-#if !IS_DOUBLE
-  guint16 stored;
-  if (ortrain_dtype_is_half (dtype))
-    {
-      ortrain_elements_store (dtype, &stored, 0, 1, &x);
-      ortrain_elements_load (dtype, &stored, 0, 1, &x);
-    }
-#endif
-  return x;
-}
-
-/* d = d · f' as a function of y = f (x), which was stored as `dtype`. What was clipped has no derivative: it has exactly
- * the value of the bounds, rounded likewise. */
+/* d = d · f' as a function of y = f (x). What was clipped has no derivative: it has the value of a bound. */
 static void
-R (chain) (const Activation *self, REAL *d, const REAL *y, OrtrainDType dtype, gint64 n)
+R (chain) (const Activation *self, REAL *d, const REAL *y, gint64 n)
 {
   const REAL alpha = (REAL) self->alpha, beta = (REAL) self->beta, one = 1;
 #undef EACH
@@ -73,10 +57,9 @@ R (chain) (const Activation *self, REAL *d, const REAL *y, OrtrainDType dtype, g
       REAL high = (REAL) self->clip, low = -high;
       R (activate) (self, &high, 1);
       R (activate) (self, &low, 1);
-      high = R (round_as) (dtype, high);
-      low = R (round_as) (dtype, low);
       for (gint64 i = 0; i < n; i++)
-        d[i] = y[i] == high || y[i] == low ? 0 : d[i];
+        if (ortrain_is_stored_bound (y[i], high) || ortrain_is_stored_bound (y[i], low))
+          d[i] = 0;
     }
   switch (self->kind)
     {
@@ -257,14 +240,12 @@ R (keep_activated) (const RecurrentRun *run, gint64 b, gint64 part, const Activa
   if (run->saved.data == NULL || !ortrain_dtype_is_half (run->saved.dtype) || isinf (f->clip))
     return;
   float bounds[2] = { (float) f->clip, -(float) f->clip };
-  guint16 stored[2];
   R (activate) (f, bounds, 2);
-  ortrain_elements_store (run->saved.dtype, stored, 0, 2, bounds);
   guint16 *to =
       (guint16 *) run->saved.data + R (place) (plan, run->t, b, plan->saved * plan->hidden) + part * plan->hidden;
   for (gint64 i = 0; i < n_parts * plan->hidden; i++)
     if (values[i] != bounds[0] && values[i] != bounds[1])
-      to[i] = ortrain_half_between (to[i], stored[0], stored[1]);
+      to[i] = ortrain_store_between (run->saved.dtype == ORTRAIN_DTYPE_FLOAT16, values[i], bounds[0], bounds[1]);
 #endif
 }
 
@@ -474,7 +455,7 @@ R (rnn_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
       memcpy (gates, dh, (gsize) H * sizeof (REAL));
       R (chain)
       (&plan->f[run->direction], gates,
-       R (read) (&run->y_in, R (place) (plan, run->t, b, H), H, R (get_scratch) (run, worker)), run->y_in.dtype, H);
+       R (read) (&run->y_in, R (place) (plan, run->t, b, H), H, R (get_scratch) (run, worker)), H);
       memset (dh, 0, (gsize) H * sizeof (REAL)); /* the product adds what goes on */
     }
 }
@@ -504,8 +485,8 @@ R (gru_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
           dcandidate[i] = dh[i] * (1 - z[i]);
           dh[i] *= z[i];
         }
-      R (chain) (&plan->f[run->direction], dz, z, run->saved_in.dtype, H);
-      R (chain) (&plan->g[run->direction], dcandidate, candidate, run->saved_in.dtype, H);
+      R (chain) (&plan->f[run->direction], dz, z, H);
+      R (chain) (&plan->g[run->direction], dcandidate, candidate, H);
       if (plan->reset_after)
         {
           for (gint64 i = 0; i < H; i++)
@@ -513,7 +494,7 @@ R (gru_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
               reset[i] = dcandidate[i] * r[i];
               dr[i] = dcandidate[i] * product[i];
             }
-          R (chain) (&plan->f[run->direction], dr, r, run->saved_in.dtype, H);
+          R (chain) (&plan->f[run->direction], dr, r, H);
         }
       else
         for (gint64 i = 0; i < H; i++)
@@ -542,7 +523,7 @@ R (reset_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
           dr[i] = tmp[i] * before[i];
           dh[i] += tmp[i] * r[i];
         }
-      R (chain) (&plan->f[run->direction], dr, r, run->saved_in.dtype, H);
+      R (chain) (&plan->f[run->direction], dr, r, H);
     }
 }
 
@@ -583,8 +564,8 @@ R (lstm_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
           dout[i] = dh[i] * tmp[i];
           dh[i] *= out[i];
         }
-      R (chain) (f, dout, out, run->saved_in.dtype, H);
-      R (chain) (h, dh, tmp, ORTRAIN_DTYPE_UNDEFINED, H);
+      R (chain) (f, dout, out, H);
+      R (chain) (h, dh, tmp, H);
       for (gint64 i = 0; i < H; i++)
         {
           REAL d = dc[i] + dh[i] + (p != NULL ? dout[i] * p[H + i] : 0);
@@ -595,10 +576,10 @@ R (lstm_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
           dc[i] = d * forget[i];
           dh[i] = 0; /* the product adds what goes on */
         }
-      R (chain) (f, din, in, run->saved_in.dtype, H);
+      R (chain) (f, din, in, H);
       if (!plan->coupled)
-        R (chain) (f, dforget, forget, run->saved_in.dtype, H);
-      R (chain) (&plan->g[run->direction], dcandidate, candidate, run->saved_in.dtype, H);
+        R (chain) (f, dforget, forget, H);
+      R (chain) (&plan->g[run->direction], dcandidate, candidate, H);
       if (p != NULL)
         for (gint64 i = 0; i < H; i++)
           dc[i] += din[i] * p[i] + dforget[i] * p[2 * H + i];

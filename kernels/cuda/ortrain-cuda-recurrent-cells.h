@@ -62,16 +62,6 @@ struct Activation
       }
   }
 
-  /* f (x) as it is read again where it was stored in that type. */
-  __device__ float
-  get_stored (float x, OrtrainDType dtype) const
-  {
-    const float y = get (x);
-    return dtype == ORTRAIN_DTYPE_FLOAT16    ? ortrain_widen (ortrain_narrow<OrtrainHalf> (y))
-           : dtype == ORTRAIN_DTYPE_BFLOAT16 ? ortrain_widen (ortrain_narrow<OrtrainBfloat16> (y))
-                                             : y;
-  }
-
   /* y = f (x) as it is stored in that type, such that only what was clipped is read again as a bound. */
   __device__ float
   get_apart (float y, OrtrainDType dtype) const
@@ -81,19 +71,16 @@ struct Activation
     const float high = get (clip), low = get (-clip);
     if (y == high || y == low)
       return y;
-    if (dtype == ORTRAIN_DTYPE_FLOAT16)
-      return ortrain_half_to_float (
-          ortrain_half_between (ortrain_float_to_half (y), ortrain_float_to_half (high), ortrain_float_to_half (low)));
-    return ortrain_bfloat16_to_float (ortrain_half_between (
-        ortrain_float_to_bfloat16 (y), ortrain_float_to_bfloat16 (high), ortrain_float_to_bfloat16 (low)));
+    const bool is_half = dtype == ORTRAIN_DTYPE_FLOAT16;
+    const guint16 bits = ortrain_store_between (is_half, y, high, low);
+    return is_half ? ortrain_half_to_float (bits) : ortrain_bfloat16_to_float (bits);
   }
 
-  /* d · f' as a function of y = f (x), which was stored as `dtype`. What was clipped has no derivative: it has exactly the
-   * value of the bounds, rounded likewise. */
+  /* d · f' as a function of y = f (x). What was clipped has no derivative: it has the value of a bound. */
   __device__ float
-  chain (float d, float y, OrtrainDType dtype) const
+  chain (float d, float y) const
   {
-    if (clip < INFINITY && (y == get_stored (clip, dtype) || y == get_stored (-clip, dtype)))
+    if (clip < INFINITY && (ortrain_is_stored_bound (y, get (clip)) || ortrain_is_stored_bound (y, get (-clip))))
       d = 0;
     switch (kind)
       {
@@ -395,7 +382,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) rnn_grad_kernel (Run run)
     if (run.skip_grad (row, i, false))
       continue;
     const float y = run.y.get (run.get_row (run.t, row) * run.hidden + i);
-    run.values[(run.t * run.batch + row) * run.hidden + i] = run.f.chain (run.get_dh (row, i), y, run.y.dtype);
+    run.values[(run.t * run.batch + row) * run.hidden + i] = run.f.chain (run.get_dh (row, i), y);
     run.state[unit] = 0; /* the product adds what goes on */
   }
 }
@@ -409,17 +396,16 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) gru_grad_kernel (Run run)
     const gint64 H = run.hidden, at = run.t * run.batch + row;
     if (run.skip_grad (row, i, true))
       continue;
-    const OrtrainDType type = run.saved_values.dtype;
     const float z = run.get_saved (run.t, row, 0, i), r = run.get_saved (run.t, row, 1, i);
     const float candidate = run.get_saved (run.t, row, 2, i), before = run.previous[at * H + i];
-    const float dh = run.get_dh (row, i), dcandidate = run.g.chain (dh * (1 - z), candidate, type);
+    const float dh = run.get_dh (row, i), dcandidate = run.g.chain (dh * (1 - z), candidate);
     float *gates = run.values + at * 3 * H + i;
-    gates[0] = run.f.chain (dh * (before - candidate), z, type);
+    gates[0] = run.f.chain (dh * (before - candidate), z);
     gates[2 * H] = dcandidate;
     run.state[unit] = dh * z;
     if (run.reset_after)
       {
-        gates[H] = run.f.chain (dcandidate * run.get_saved (run.t, row, 3, i), r, type);
+        gates[H] = run.f.chain (dcandidate * run.get_saved (run.t, row, 3, i), r);
         run.reset[at * H + i] = dcandidate * r;
       }
     else
@@ -437,7 +423,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) gru_reset_grad_kernel (Run run)
     if (!run.is_active (run.t, row))
       continue;
     const float r = run.get_saved (run.t, row, 1, i), d = run.tmp[unit];
-    run.values[at * 3 * H + H + i] = run.f.chain (d * run.previous[at * H + i], r, run.saved_values.dtype);
+    run.values[at * 3 * H + H + i] = run.f.chain (d * run.previous[at * H + i], r);
     run.state[unit] += d * r;
   }
 }
@@ -451,20 +437,18 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) lstm_grad_kernel (Run run)
     if (run.skip_grad (row, i, false))
       continue;
     const bool peeps = run.p.is_there ();
-    const OrtrainDType type = run.saved_values.dtype;
     const float in = run.get_saved (run.t, row, 0, i), out = run.get_saved (run.t, row, 1, i);
     const float forget = run.get_saved (run.t, row, 2, i), candidate = run.get_saved (run.t, row, 3, i);
     const float activated = run.h.get (run.get_saved (run.t, row, 4, i)), was = run.get_cell_before (run.t, row, i);
-    const float dh = run.get_dh (row, i), dout = run.f.chain (dh * activated, out, type);
-    const float d = run.cell[unit] + run.h.chain (dh * out, activated, ORTRAIN_DTYPE_FLOAT32) +
-                    (peeps ? dout * run.p.get (at + H) : 0);
-    const float din = run.f.chain (d * candidate - (run.coupled ? d * was : 0), in, type);
-    const float dforget = run.coupled ? 0 : run.f.chain (d * was, forget, type);
+    const float dh = run.get_dh (row, i), dout = run.f.chain (dh * activated, out);
+    const float d = run.cell[unit] + run.h.chain (dh * out, activated) + (peeps ? dout * run.p.get (at + H) : 0);
+    const float din = run.f.chain (d * candidate - (run.coupled ? d * was : 0), in);
+    const float dforget = run.coupled ? 0 : run.f.chain (d * was, forget);
     float *gates = run.values + (run.t * run.batch + row) * 4 * H + i;
     gates[0] = din;
     gates[H] = dout;
     gates[2 * H] = dforget;
-    gates[3 * H] = run.g.chain (d * in, candidate, type);
+    gates[3 * H] = run.g.chain (d * in, candidate);
     run.cell[unit] = d * forget + (peeps ? din * run.p.get (at) + dforget * run.p.get (at + 2 * H) : 0);
     run.state[unit] = 0; /* the product adds what goes on */
   }

@@ -92,19 +92,23 @@ activate (OrtrainBody *self, const Activation *f, OrtrainValue *x)
   return ortrain_body_op_with (self, ops[i].op_type, attributes, x, NULL, NULL);
 }
 
-/* f (x) as it is read again where it was stored in the type of input i. */
+/* Whether it is f (bound), in whatever type it was stored. */
 static OrtrainValue *
-activate_as (OrtrainBody *self, const Activation *f, OrtrainValue *x, guint i)
+is_bound (OrtrainBody *self, const Activation *f, OrtrainValue *y, OrtrainValue *bound)
 {
-  const OrtrainDType dtype = ortrain_node_input (self->node, i)->dtype;
-  OrtrainValue *y = activate (self, f, x);
-  return ortrain_dtype_is_half (dtype) ? ortrain_body_cast (self, ortrain_body_cast (self, y, dtype), y->dtype) : y;
+  static const OrtrainDType types[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_FLOAT16, ORTRAIN_DTYPE_BFLOAT16 };
+  OrtrainValue *right = activate (self, f, bound), *result = OP2 ("Equal", y, right);
+  for (guint i = 0; i < G_N_ELEMENTS (types); i++)
+    {
+      OrtrainValue *stored = ortrain_body_cast (self, ortrain_body_cast (self, right, types[i]), y->dtype);
+      result = OP2 ("Or", result, OP2 ("Equal", y, stored));
+    }
+  return result;
 }
 
-/* f' as a function of y = f (x), which is part of input i. What was clipped has exactly the value of the bounds, rounded
- * likewise, and no derivative. */
+/* f' as a function of y = f (x). What was clipped has the value of a bound, and no derivative. */
 static OrtrainValue *
-slope (OrtrainBody *self, const Activation *f, OrtrainValue *y, guint i)
+slope (OrtrainBody *self, const Activation *f, OrtrainValue *y)
 {
   OrtrainValue *one = NUMBER (y, 1), *zero = NUMBER (y, 0), *alpha = NUMBER (y, f->alpha), *result;
   if (g_str_equal (f->name, "sigmoid"))
@@ -135,8 +139,8 @@ slope (OrtrainBody *self, const Activation *f, OrtrainValue *y, guint i)
   if (!f->is_clipped)
     return result;
   OrtrainValue *bound = NUMBER (y, ortrain_body_float (self, "clip", 0));
-  OrtrainValue *high = activate_as (self, f, bound, i), *low = activate_as (self, f, OP1 ("Neg", bound), i);
-  return WHERE (OP2 ("Or", OP2 ("Equal", y, high), OP2 ("Equal", y, low)), zero, result);
+  OrtrainValue *limited = OP2 ("Or", is_bound (self, f, y, bound), is_bound (self, f, y, OP1 ("Neg", bound)));
+  return WHERE (limited, zero, result);
 }
 
 /* ---- the cells ---- */
@@ -254,11 +258,11 @@ prepare_lstm (OrtrainBody *self, Direction *run, OrtrainValue *saved)
   run->c = chunk (self, recurrent, saved, 2, 4, 1);
   run->c_before = shift (self, run, run->c, part (self, ortrain_body_input (self, INITIAL_C), 0, run->d));
   OrtrainValue *y = activate (self, h, run->c);
-  run->of_out = MUL (y, slope (self, f, out, SAVED));
-  run->of_cell = MUL (out, slope (self, h, y, SAVED));
-  run->of_first = MUL (recurrent->coupled ? SUB (candidate, run->c_before) : candidate, slope (self, f, in, SAVED));
-  run->of_forget = recurrent->coupled ? NULL : MUL (run->c_before, slope (self, f, forget, SAVED));
-  run->of_candidate = MUL (in, slope (self, &recurrent->g[run->d], candidate, SAVED));
+  run->of_out = MUL (y, slope (self, f, out));
+  run->of_cell = MUL (out, slope (self, h, y));
+  run->of_first = MUL (recurrent->coupled ? SUB (candidate, run->c_before) : candidate, slope (self, f, in));
+  run->of_forget = recurrent->coupled ? NULL : MUL (run->c_before, slope (self, f, forget));
+  run->of_candidate = MUL (in, slope (self, &recurrent->g[run->d], candidate));
   run->keep = forget;
 }
 
@@ -292,11 +296,10 @@ prepare_gru (OrtrainBody *self, Direction *run, OrtrainValue *saved)
   OrtrainValue *candidate = chunk (self, recurrent, saved, 2, 2, 1);
   run->keep = chunk (self, recurrent, saved, 2, 0, 1);
   run->reset = chunk (self, recurrent, saved, 2, 1, 1);
-  run->of_first = MUL (SUB (run->h_before, candidate), slope (self, f, run->keep, SAVED));
-  run->of_candidate =
-      MUL (SUB (NUMBER (run->keep, 1), run->keep), slope (self, &recurrent->g[run->d], candidate, SAVED));
+  run->of_first = MUL (SUB (run->h_before, candidate), slope (self, f, run->keep));
+  run->of_candidate = MUL (SUB (NUMBER (run->keep, 1), run->keep), slope (self, &recurrent->g[run->d], candidate));
   run->of_reset = MUL (recurrent->reset_after ? chunk (self, recurrent, saved, 2, 3, 1) : run->h_before,
-                       slope (self, f, run->reset, SAVED));
+                       slope (self, f, run->reset));
   run->r_first = chunk (self, recurrent, run->r, 0, 0, 2);
   run->r_candidate = chunk (self, recurrent, run->r, 0, 2, 1);
 }
@@ -497,7 +500,7 @@ ortrain_body_recurrent_grad (OrtrainBody *self)
       else if (recurrent.is_gru)
         prepare_gru (self, &run, kept);
       else
-        run.of_first = slope (self, &recurrent.f[d], y, Y);
+        run.of_first = slope (self, &recurrent.f[d], y);
       find_results (self, &run, results[d]);
     }
   for (guint k = 0; k < N_RESULTS; k++)

@@ -120,18 +120,25 @@ get_greatest (OrtrainDType dtype)
   return dtype == ORTRAIN_DTYPE_FLOAT16 ? 65504.0 : 3.38953138925153547590470800371487866880e38;
 }
 
-/* Masks hold the least number of float32, which would become infinite, and a row of nothing else not a number. */
+/* Masks hold the least number of float32, which would become infinite, and a row of nothing else not a number. What is
+ * infinite in float32 stays so: a model looks for rows of infinities that it has written itself. */
 static OrtrainValue *
 insert_limit (Rewrite *self, OrtrainNode *before, OrtrainValue *value, OrtrainDType dtype, GError **error)
 {
   const double greatest = get_greatest (dtype);
   OrtrainValue *const inputs[] = { value, ortrain_graph_const_scalar (self->graph, ORTRAIN_DTYPE_FLOAT32, -greatest),
                                    ortrain_graph_const_scalar (self->graph, ORTRAIN_DTYPE_FLOAT32, greatest) };
-  OrtrainNode *node = ortrain_graph_insert_node (self->graph, before, "", "Clip", NULL, inputs, 3, 1);
-  return ortrain_ops_infer_node (node, error) ? ortrain_node_output (node, 0) : NULL;
+  OrtrainValue *limited = ortrain_upgrade_insert (self->graph, before, "Clip", inputs, 3, NULL);
+  OrtrainValue *infinite = ortrain_upgrade_insert (self->graph, before, "IsInf", &value, 1, NULL);
+  OrtrainValue *const sides[] = { infinite, value, limited };
+  OrtrainValue *result = ortrain_upgrade_insert (self->graph, before, "Where", sides, 3, NULL);
+  return ortrain_ops_infer_node (limited->producer, error) && ortrain_ops_infer_node (infinite->producer, error) &&
+                 ortrain_ops_infer_node (result->producer, error)
+             ? result
+             : NULL;
 }
 
-/* What nothing changes is converted here, once; a constant of a formula is limited to the range of the type. */
+/* What nothing changes is converted here, once; a finite constant of a formula is limited to the range of the type. */
 static OrtrainValue *
 convert_constant (Rewrite *self, OrtrainValue *value, OrtrainDType dtype, GError **error)
 {
@@ -145,7 +152,8 @@ convert_constant (Rewrite *self, OrtrainValue *value, OrtrainDType dtype, GError
       if (n < 0)
         return NULL;
       for (gint64 i = 0; i < n; i++)
-        numbers[i] = numbers[i] > greatest ? greatest : numbers[i] < -greatest ? -greatest : numbers[i];
+        if (!isinf (numbers[i]))
+          numbers[i] = numbers[i] > greatest ? greatest : numbers[i] < -greatest ? -greatest : numbers[i];
     }
   g_autoptr (OrtrainTensor) narrow = ortrain_tensor_cast (limited != NULL ? limited : value->tensor, dtype, error);
   if (narrow == NULL)
