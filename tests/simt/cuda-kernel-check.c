@@ -43,6 +43,7 @@ typedef struct
   OrtrainTensor *const *in, *const *out;
   const OrtrainDType *types; /* of operands of floating type, inputs before outputs */
   gboolean inplace, mixed;
+  gboolean is_clipped; /* the gradient finds what was limited by the value that was stored, in its own type */
   guint64 accumulates;
 } Task;
 
@@ -62,12 +63,13 @@ dup_tensor (OrtrainTensor *tensor)
   return copy;
 }
 
-/* The types that the task says, or float64 (or float32) on the same, rounded, numbers. NULL types: those of the tensors.
- */
+/* The types that the task says, or float64 (or float32) on the same, rounded, numbers. What is clipped keeps the types of
+ * its inputs. */
 static gboolean
 run_task (KernelRun *run, const Task *task, OrtrainDType reference, OrtrainProvider *provider, GError **error)
 {
   const guint n_inputs = task->node->inputs->len;
+  const OrtrainDType of_inputs = task->is_clipped ? ORTRAIN_DTYPE_UNDEFINED : reference;
   kernel_run_init (run, task->node->domain, task->node->op_type);
   ortrain_attributes_free (run->attributes);
   run->attributes = ortrain_attributes_copy (task->node->attributes);
@@ -90,7 +92,7 @@ run_task (KernelRun *run, const Task *task, OrtrainDType reference, OrtrainProvi
         {
           g_autoptr (OrtrainTensor) rounded = kernel_cast (x, task->types[i]);
           g_autoptr (OrtrainTensor) stored =
-              kernel_cast (rounded, reference != ORTRAIN_DTYPE_UNDEFINED ? reference : task->types[i]);
+              kernel_cast (rounded, of_inputs != ORTRAIN_DTYPE_UNDEFINED ? of_inputs : task->types[i]);
           kernel_run_add_input (run, dup_tensor (stored));
         }
       else
@@ -210,9 +212,7 @@ check_task (const Task *task, guint64 *can_accumulate)
 {
   KernelRun first, reference;
   g_autoptr (GError) error = NULL;
-  /* what recurrent operators have clipped is known by the value that it has exactly, in float32 */
-  const gboolean is_single = g_strv_contains (in_float32, task->node->op_type) ||
-                             ortrain_attributes_get_float (task->node->attributes, "clip", 0) > 0;
+  const gboolean is_single = g_strv_contains (in_float32, task->node->op_type) || task->is_clipped;
   g_setenv ("ORTRAIN_SIMT_ORDER", thread_orders[0], TRUE);
   if (!run_task (&first, task, ORTRAIN_DTYPE_UNDEFINED, cuda, &error))
     {
@@ -306,6 +306,7 @@ cuda_check_node (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTenso
             types[i] = ORTRAIN_DTYPE_FLOAT32;
         }
       Task task = { .node = node, .in = in, .out = out, .types = types, .mixed = mixed };
+      task.is_clipped = ortrain_attributes_get_float (node->attributes, "clip", 0) > 0;
       guint64 can_accumulate = 0;
       if (!check_task (&task, &can_accumulate))
         continue;
