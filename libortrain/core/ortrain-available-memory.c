@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-available-memory-private.h"
 
+#include "core/ortrain-cgroup-private.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,8 +21,18 @@ typedef struct
 static GMutex lock;
 static GArray *large; /* of Mapping: all of at least LARGE_BYTES */
 
-guint64
-ortrain_get_available_memory (void)
+/* In a container there is less than the machine has. */
+static guint64
+get_group_memory (void)
+{
+  g_autofree char *groups = NULL;
+  return g_file_get_contents ("/proc/self/cgroup", &groups, NULL, NULL)
+             ? ortrain_cgroup_get_available ("/sys/fs/cgroup", groups)
+             : G_MAXUINT64;
+}
+
+static guint64
+get_machine_memory (void)
 {
   g_autofree char *text = NULL;
   guint64 kilobytes;
@@ -29,6 +41,12 @@ ortrain_get_available_memory (void)
     return kilobytes * 1024;
   const long pages = sysconf (_SC_AVPHYS_PAGES);
   return pages < 0 ? G_MAXUINT64 : (guint64) pages * (guint64) sysconf (_SC_PAGESIZE);
+}
+
+guint64
+ortrain_get_available_memory (void)
+{
+  return MIN (get_machine_memory (), get_group_memory ());
 }
 
 /* Bytes that the system still counts as available. */

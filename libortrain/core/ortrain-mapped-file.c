@@ -309,9 +309,13 @@ ortrain_mapped_file_open (const char *path, GError **error)
                    g_strerror (code));
       return NULL;
     }
-  struct stat st;
+  struct stat st = { 0 };
   const gboolean is_pipe = fstat (fd, &st) == 0 && (S_ISFIFO (st.st_mode) || S_ISSOCK (st.st_mode));
-  GBytes *bytes = is_pipe ? read_pipe (fd, error) : ortrain_mapped_file_new_bytes (fd, path, error);
+  GBytes *bytes = NULL;
+  if (S_ISCHR (st.st_mode) || S_ISBLK (st.st_mode))
+    g_set_error_literal (error, G_FILE_ERROR, G_FILE_ERROR_INVAL, "It is a device, not a file");
+  else
+    bytes = is_pipe ? read_pipe (fd, error) : ortrain_mapped_file_new_bytes (fd, path, error);
   close (fd);
   if (bytes == NULL)
     g_prefix_error (error, "%s: ", ortrain_text_show_path (path));

@@ -138,7 +138,8 @@ ortrain_csv_format_class_init (OrtrainCsvFormatClass *klass)
    * OrtrainCsvFormat:separator: (getter get_separator) (setter set_separator)
    *
    * What separates the fields of a line: one ASCII character, such as `;` or a tabulator. %NULL: what fits the first lines
-   * best of comma, semicolon, tabulator and vertical bar. Where it is a semicolon, numbers may have a decimal comma.
+   * best of comma, semicolon, tabulator, vertical bar and, between numbers, space, unless the first line says it, as in
+   * `sep=;`. Where it is a semicolon, numbers may have a decimal comma.
    * Default: %NULL.
    */
   properties[PROP_SEPARATOR] = g_param_spec_string ("separator", NULL, NULL, NULL, flags);

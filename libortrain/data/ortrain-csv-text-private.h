@@ -9,7 +9,10 @@
  * is no text, and the error says what it seems to be; ORTRAIN_DATA_ERROR_EMPTY: there is none. */
 GBytes *ortrain_csv_text_decode (GBytes *file, GError **error);
 
-/* What separates the cells: one of , ; | and the tabulator, by the first lines. Inside of double quotes none does.
+/* Excel writes what separates the cells into the first line, as "sep=;". NUL: it is not there. Else the text begins after it. */
+char ortrain_csv_text_take_declaration (const char **text, gsize *size);
+
+/* What separates the cells: one of , ; | the tabulator and the space, by the first lines. Inside of double quotes none does.
  * comment: what begins a comment, or NULL */
 char ortrain_csv_text_find_separator (const char *text, gsize size, const char *comment);
 

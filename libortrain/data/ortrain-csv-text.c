@@ -208,15 +208,28 @@ ortrain_csv_text_find_separator (const char *text, gsize size, const char *comme
 {
   char best = ',';
   Cut found = cut_text (text, size, ',', comment);
-  for (const char *separator = ";\t|"; *separator != '\0'; separator++)
+  for (const char *separator = ";\t| "; *separator != '\0'; separator++)
     {
       const Cut cut = cut_text (text, size, *separator, comment);
-      if (!is_better (&cut, &found))
+      /* spaces stand in texts, too */
+      if (!is_better (&cut, &found) || (*separator == ' ' && (cut.n_all == 0 || cut.numbers < cut.n_all)))
         continue;
       found = cut;
       best = *separator;
     }
   return best;
+}
+
+char
+ortrain_csv_text_take_declaration (const char **text, gsize *size)
+{
+  const char *p = *text;
+  if (*size < 6 || memcmp (p, "sep=", 4) != 0 || p[4] <= 0 || p[4] == '"' || (p[5] != '\n' && p[5] != '\r'))
+    return '\0';
+  const gsize n = p[5] == '\r' && *size > 6 && p[6] == '\n' ? 7 : 6;
+  *text += n;
+  *size -= n;
+  return p[4];
 }
 
 gsize

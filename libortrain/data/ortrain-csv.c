@@ -638,6 +638,8 @@ ortrain_tensor_dataset_new_from_csv (const char *path, OrtrainCsvFormat *format,
     }
   gsize size;
   const char *text = g_bytes_get_data (decoded, &size);
+  const gsize whole_size = size;
+  const char declared = ortrain_csv_text_take_declaration (&text, &size);
   /* A row of n fields has at least n bytes, so the numbers take at most eight times the file. GArray counts in 32 bits.
    */
   if (size > G_MAXUINT32 / 16)
@@ -647,8 +649,10 @@ ortrain_tensor_dataset_new_from_csv (const char *path, OrtrainCsvFormat *format,
       return NULL;
     }
   Reader r = { .path = path, .p = text, .end = text + size, .next_line = 1, .format = format };
-  r.separator =
-      format->separator != NULL ? *format->separator : ortrain_csv_text_find_separator (text, size, format->comment);
+  r.next_line += size < whole_size;
+  r.separator = format->separator != NULL ? *format->separator
+                : declared != '\0'        ? declared
+                                          : ortrain_csv_text_find_separator (text, size, format->comment);
   r.cell = g_string_new (NULL);
   r.lines = g_array_new (FALSE, FALSE, sizeof (gint64));
   r.fields = g_new0 (Field, n);

@@ -7,7 +7,7 @@ import unittest
 
 import numpy as np
 from gi.repository import GLib
-from ortrain_tap import Ortrain, folder, main, save_png, training_session
+from ortrain_tap import Ortrain, dataset, folder, main, save_png, training_session
 
 
 class Squares(Ortrain.Dataset):
@@ -408,6 +408,34 @@ class Transforms(unittest.TestCase):
         self.assertEqual(kept[0]["x"], 1)
         with self.assertRaises(TypeError):
             Ortrain.DataLoader("text")
+
+    def test_shared_inputs(self):
+        """An input without a dimension for the batch is part of every batch; a last batch that does not fit names drop_last."""
+        builder = Ortrain.GraphBuilder.new("masked")
+        x = builder.add_input("x", Ortrain.DType.FLOAT32, "5, 4")
+        mask = builder.add_input("mask", Ortrain.DType.FLOAT32, "4")
+        builder.add_output(builder.linear(builder.add_op("Mul", None, [x.get_name(), mask.get_name()], ["masked"], None), "fc", 3, True), "logits")
+        model, data, values = builder.build(), dataset(13), np.float32([1, 0, 2, 1])
+        trainer = Ortrain.Trainer(training_session(model), data, batch_size=5, shared_inputs={"mask": values}, validation=data, drop_last=True)
+        self.assertEqual(trainer.shared_inputs["mask"].numpy().tolist(), values.tolist())
+        history = trainer.fit()
+        self.assertEqual(len(history.losses), 2)
+        tensors = data.get_tensors()
+        whole = Ortrain.TensorDataset({"x": tensors["x"].numpy() * values, "labels": tensors["labels"].numpy()})
+        trainer.shared_inputs = {"mask": np.ones(4, np.float32)}
+        loss = trainer.evaluate(whole)[1]
+        trainer.shared_inputs = Ortrain.TensorDict({"mask": values})
+        self.assertEqual(trainer.evaluate(data)[1], loss)
+        trainer.drop_last = False
+        with self.assertRaisesRegex(GLib.Error, "the last batch has fewer items than the others, and drop-last leaves it out"):
+            trainer.fit()
+        trainer.shared_inputs = {"mask": values, "x": values}
+        with self.assertRaisesRegex(GLib.Error, "The items of the dataset have a tensor 'x', and so have the shared inputs"):
+            trainer.fit()
+        trainer.shared_inputs = None
+        self.assertIsNone(trainer.shared_inputs)
+        with self.assertRaisesRegex(GLib.Error, "'mask' is missing"):
+            trainer.evaluate(data)
 
     def test_resume(self):
         """A training that goes on in the middle of an epoch sees the items that it would have seen."""

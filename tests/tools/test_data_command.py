@@ -212,8 +212,11 @@ class Tables(Failures):
         cells = [[cell.replace(".", decimal) for cell in row.split(",")] for row in rows]
         return "".join(separator.join(row) + end for row in cells).encode()
 
-    def train(self, name, *more, **keywords):
-        ortrain("train", "table.onnx", "--data", name, "--epochs", "2", "--threads", "1", "--export", "of-table.onnx", *more, **keywords)
+    def train(self, name, *more, read_classes=True):
+        ortrain("train", "table.onnx", "--data", name, "--epochs", "2", "--threads", "1", "--export", "of-table.onnx", *more)
+        if not read_classes:
+            with open(path("of-table.onnx"), "rb") as trained:
+                return trained.read()
         with open(path("of-table.onnx"), "rb") as trained, open(path("of-table.classes.json"), "rb") as classes:
             return trained.read(), classes.read()
 
@@ -230,6 +233,12 @@ class Tables(Failures):
         self.assertEqual(self.train(write("odd.csv", self.text("~")), "--separator", "~"), self.expected)
         for word, separator in ("semicolon", ";"), ("tab", "\t"), ("\\t", "\t"), ("bar", "|"), ("comma", ","):
             self.assertEqual(self.train(write("named.csv", self.text(separator)), "--separator", word), self.expected, word)
+        numbers = self.text(" ").replace(b"small", b"0").replace(b"big", b"1").split(b"\n", 1)[1]
+        spaces = self.train(write("numbers.txt", numbers), read_classes=False)
+        self.assertEqual(spaces, self.train(write("numbers.csv", numbers.replace(b" ", b",")), read_classes=False))
+        self.assertEqual(spaces, self.train("numbers.txt", "--separator", "space", read_classes=False))
+        for end in b"\n", b"\r\n":
+            self.assertEqual(self.train(write("excel.csv", b"sep=;" + end + self.text(";", decimal=","))), self.expected)
         # quotes hide what separates
         quoted = self.text(";").replace(b"small", b'"small"').replace(b"a;b;size", b'"a,a";"b,b";"size, or so"')
         self.assertEqual(self.train(write("quoted.csv", quoted)), self.expected)
@@ -285,6 +294,7 @@ class Tables(Failures):
         self.assertIn("the file is empty", run(train + "--data <(true)")[1])
         os.mkfifo(path("nobody"))
         self.assertIn("the file is empty", run(train + "--data nobody")[1])
+        self.assertIn("It is a device, not a file", run(train + "--data /dev/zero")[1])
         self.assertIn("options", run(train + "--data plain.csv --options <(echo '[1]')")[1].lower())
         self.assertEqual(run(train + "--data plain.csv --options <(echo '{\"threads\": 1}')")[0], 0)
 

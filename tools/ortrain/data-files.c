@@ -44,8 +44,8 @@ set_separator (OrtrainCsvFormat *format, const char *text, GError **error)
   static const struct
   {
     const char *word, *separator;
-  } words[] = { { "auto", NULL }, { "comma", "," }, { "semicolon", ";" },
-                { "tab", "\t" },  { "\\t", "\t" },  { "bar", "|" } };
+  } words[] = { { "auto", NULL }, { "comma", "," }, { "semicolon", ";" }, { "tab", "\t" },
+                { "\\t", "\t" },  { "bar", "|" },   { "space", " " } };
   for (guint i = 0; text != NULL && i < G_N_ELEMENTS (words); i++)
     if (g_str_equal (text, words[i].word))
       {
@@ -55,7 +55,7 @@ set_separator (OrtrainCsvFormat *format, const char *text, GError **error)
   if (text != NULL && (*text <= 0 || text[1] != '\0' || strchr ("\"\n\r", *text) != NULL))
     {
       g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                   "--separator takes comma, semicolon, tab, bar, auto, or one character, not '%s'",
+                   "--separator takes comma, semicolon, tab, bar, space, auto, or one character, not '%s'",
                    ortrain_text_show (text));
       return FALSE;
     }

@@ -12,18 +12,19 @@ typedef struct
 } TableSettings;
 
 /* For the tables of options. */
-#define TABLE_ENTRIES(settings)                                                                                             \
-  { "header",                                                                                                               \
-    0,                                                                                                                      \
-    0,                                                                                                                      \
-    G_OPTION_ARG_STRING,                                                                                                    \
-    &(settings).header,                                                                                                     \
-    "Whether a table begins with the names of its columns: yes, no, auto (auto)",                                           \
-    "WORD" },                                                                                                               \
-      { "separator", 0, 0, G_OPTION_ARG_STRING, &(settings).separator, "auto, comma, semicolon, tab, bar (auto)", "CHAR" }, \
-  {                                                                                                                         \
-    "comment", 0, 0, G_OPTION_ARG_STRING, &(settings).comment,                                                              \
-        "Pass over lines of a table that begin with this, such as # (none but before the first row)", "TEXT"                \
+#define TABLE_ENTRIES(settings)                                                                                          \
+  { "header",                                                                                                            \
+    0,                                                                                                                   \
+    0,                                                                                                                   \
+    G_OPTION_ARG_STRING,                                                                                                 \
+    &(settings).header,                                                                                                  \
+    "Whether a table begins with the names of its columns: yes, no, auto (auto)",                                        \
+    "WORD" },                                                                                                            \
+      { "separator", 0, 0, G_OPTION_ARG_STRING, &(settings).separator, "auto, comma, semicolon, tab, bar, space (auto)", \
+        "CHAR" },                                                                                                        \
+  {                                                                                                                      \
+    "comment", 0, 0, G_OPTION_ARG_STRING, &(settings).comment,                                                           \
+        "Pass over lines of a table that begin with this, such as # (none but before the first row)", "TEXT"             \
   }
 
 void table_settings_clear (TableSettings *self);

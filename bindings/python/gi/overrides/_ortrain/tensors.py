@@ -35,6 +35,7 @@ def as_tensor(value):
     return value if isinstance(value, Ortrain.Tensor) else Tensor.from_numpy(value)
 
 
+@values.converts(Ortrain.TensorDict)
 def as_dict(arrays):
     """A TensorDict for a mapping of names to anything that NumPy makes an array of."""
     if arrays is None or isinstance(arrays, Ortrain.TensorDict):
