@@ -359,7 +359,8 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
       g_autofree char *section = state_section (self, k);
       loaded = load_section (checkpoint, section, store->parameters, store->n_parameters, (gint) k, error);
     }
-  if (!loaded || !ortrain_parameter_store_refresh_copies (store, error))
+  /* operators read the copies: they follow what was loaded, be it a part */
+  if (!ortrain_parameter_store_refresh_copies (store, loaded ? error : NULL) || !loaded)
     {
       if (before != NULL)
         ortrain_lr_schedule_load_state (schedule, before);
