@@ -95,6 +95,7 @@ static const Pass symbolic_passes[] = {
   { "fuse-attention", ortrain_fuse_attention },
   { "fuse-relative-attention", ortrain_fuse_relative_attention },
   { "simplify-losses", ortrain_simplify_losses },
+  { "widen-sums", ortrain_widen_sums },
   { "remove-dead", remove_dead },
   { "pack-attention", ortrain_pack_attention },
   { "remove-dead", remove_dead },

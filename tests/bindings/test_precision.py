@@ -163,6 +163,37 @@ class Precision(unittest.TestCase):
             self.assertFalse(np.array_equal(logits, exact))
             np.testing.assert_allclose(logits, exact, atol=0.02)
 
+    def test_sums_of_half_files(self):
+        """Models written in float16: sums beyond its range, which a root or a quotient brings back into it."""
+        x = np.full((2, 512), 20, np.float16)
+        x[1] = 0.5
+
+        def run(build):
+            builder = Ortrain.GraphBuilder.new("sums")
+            value = builder.add_input("x", Ortrain.DType.FLOAT16, "2, 512")
+            builder.add_output(build(builder, value), "y")
+            y = Ortrain.InferenceSession(builder.build()).run({"x": x})["y"].numpy()
+            self.assertEqual(y.dtype, np.float16)
+            return y.astype(np.float64)
+
+        wide = x.astype(np.float64)
+        squares = (wide ** 2).sum()
+
+        def quotient(builder, value):  # x / sqrt (sum², which is beyond 65504)
+            total = builder.unary("ReduceSum", builder.binary("Mul", value, value))
+            return builder.binary("Div", value, builder.unary("Sqrt", builder.binary("Mul", total, total)))
+
+        def root(builder, value):
+            return builder.unary("Sqrt", builder.unary("ReduceSumSquare", value))
+
+        def difference(builder, value):  # of two sums, each of which is infinite in float16
+            product = builder.binary("Mul", builder.unary("Exp", builder.binary("Sub", value, value)), builder.binary("Mul", value, value))
+            return builder.binary("Sub", builder.unary("ReduceSum", product), builder.unary("ReduceSumSquare", value))
+
+        np.testing.assert_allclose(run(quotient), wide / squares, rtol=2**-9, atol=2**-24)
+        np.testing.assert_allclose(run(root), np.sqrt(squares).reshape(1, 1), rtol=2**-10)
+        np.testing.assert_allclose(run(difference), np.zeros((1, 1)), atol=1)
+
     def test_accumulation(self):
         """Gradients of several steps, groups of parameters and frozen ones, as in float32."""
         def trained(precision):
