@@ -105,6 +105,38 @@ check_dim (OrtrainInferContext *ctx, guint i, gint axis, OrtrainDim expected, GE
                              i, found.value, expected.value);
 }
 
+/* Numbers in FusedGemm, lists here. */
+static gboolean
+check_lists (OrtrainInferContext *ctx, GError **error)
+{
+  static const char *const lists[] = { "activation_alpha", "activation_beta" };
+  for (guint i = 0; i < G_N_ELEMENTS (lists); i++)
+    {
+      const OrtrainAttribute *a = ortrain_attributes_lookup (ctx->node->attributes, lists[i]);
+      if (a != NULL && a->kind != ORTRAIN_ATTRIBUTE_FLOATS)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "attribute '%s' must be a list of floats",
+                                   lists[i]);
+    }
+  return TRUE;
+}
+
+/* Exporters write a layer whose output is projected (proj_size of PyTorch) as one without: its two states then have
+ * different sizes, which no LSTM of ONNX has. */
+static gboolean
+check_projection (OrtrainInferContext *ctx, GError **error)
+{
+  const OrtrainDim h = ortrain_infer_get_dim (ctx, INITIAL_H, 2), c = ortrain_infer_get_dim (ctx, INITIAL_C, 2);
+  if (!ortrain_infer_has_input (ctx, INITIAL_H) || !ortrain_infer_has_input (ctx, INITIAL_C) ||
+      !ortrain_dim_is_int (h) || !ortrain_dim_is_int (c) || h.value == c.value)
+    return TRUE;
+  return ortrain_infer_fail (
+      ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+      "its initial states have %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT
+      " elements: a projection (proj_size) is not part of ONNX's operator; export the layer without "
+      "it, and with a linear layer after it",
+      h.value, c.value);
+}
+
 static gboolean
 infer_recurrent (OrtrainInferContext *ctx, GError **error)
 {
@@ -115,18 +147,11 @@ infer_recurrent (OrtrainInferContext *ctx, GError **error)
   gint64 hidden_size = ortrain_attributes_get_int (node->attributes, "hidden_size", 0);
   OrtrainDType dtype = ortrain_infer_get_dtype (ctx, X);
   OrtrainDim directions = ortrain_dim_int (g_str_equal (direction, "bidirectional") ? 2 : 1);
+  if (!check_lists (ctx, error) || !check_projection (ctx, error))
+    return FALSE;
   for (guint i = 0; i < ortrain_infer_get_n_inputs (ctx) && i < N_INPUTS; i++)
     {
       gint rank = ortrain_infer_get_rank (ctx, i);
-      /* numbers in FusedGemm, lists here */
-      static const char *const lists[] = { "activation_alpha", "activation_beta" };
-      for (guint i = 0; i < G_N_ELEMENTS (lists); i++)
-        {
-          const OrtrainAttribute *a = ortrain_attributes_lookup (ctx->node->attributes, lists[i]);
-          if (a != NULL && a->kind != ORTRAIN_ATTRIBUTE_FLOATS)
-            return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                                       "attribute '%s' must be a list of floats", lists[i]);
-        }
       if (rank >= 0 && rank != ranks[i])
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u has rank %d, %d is needed", i, rank,
                                    ranks[i]);

@@ -14,6 +14,7 @@
 #include "session/ortrain-blocked-outputs-private.h"
 #include "session/ortrain-diagnostic-private.h"
 #include "session/ortrain-enclosed-tensors-private.h"
+#include "session/ortrain-kernel-refusal-private.h"
 #include "session/ortrain-merged-parameters-private.h"
 #include "session/ortrain-padding-rows-private.h"
 #include "session/ortrain-parameter-choice-private.h"
@@ -89,22 +90,26 @@ add (Check *check, const OrtrainNode *node, const char *dtype, const char *reaso
   ortrain_object_list_append (check->list, diagnostic);
 }
 
-/* Returns whether there were any. */
-static gboolean
-find_blocked (Check *check, OrtrainGraph *graph)
+/* By node of the graph, which may be NULL: whether it cannot be computed. *any: whether one is so. refusals: kernels are asked
+ * too, whose nodes must be in their newest form. */
+static gboolean *
+find_blocked (Check *check, OrtrainGraph *graph, gboolean refusals, gboolean *any)
 {
-  gboolean any = FALSE;
+  gboolean *blocked = g_new0 (gboolean, graph != NULL ? graph->nodes->len + 1 : 1);
+  *any = FALSE;
   for (guint n = 0; graph != NULL && n < graph->nodes->len; n++)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
       const OrtrainBlock block = ortrain_node_find_block (node);
-      if (block.reason == NULL)
+      g_autofree char *refusal = block.reason == NULL && refusals ? ortrain_node_find_refusal (node) : NULL;
+      if (block.reason == NULL && refusal == NULL)
         continue;
       add (check, node, block.dtype != ORTRAIN_DTYPE_UNDEFINED ? ortrain_dtype_get_name (block.dtype) : "",
-           block.reason, block.hint);
-      any = TRUE;
+           refusal != NULL ? refusal : block.reason,
+           refusal != NULL ? "export the model with operators and shapes that the kernel takes" : block.hint);
+      blocked[n] = *any = TRUE;
     }
-  return any;
+  return blocked;
 }
 
 static void
@@ -218,8 +223,8 @@ find_in (OrtrainGraph *graph, OrtrainValue *value)
  * that such outputs are differentiable with respect to; *differentiable: the names of all such values. stopped: a copy of
  * the graph in which gradients are stopped. */
 static gboolean
-find_without_gradient (Check *check, OrtrainGraph *graph, OrtrainGraph *stopped, GArray *roles, GHashTable *trained,
-                       GHashTable **differentiable)
+find_without_gradient (Check *check, OrtrainGraph *graph, const gboolean *is_blocked, OrtrainGraph *stopped, GArray *roles,
+                       GHashTable *trained, GHashTable **differentiable)
 {
   g_autoptr (GPtrArray) outputs = g_ptr_array_new (), weights = g_ptr_array_new (), free_outputs = g_ptr_array_new ();
   for (guint i = 0; i < graph->outputs->len; i++)
@@ -230,7 +235,7 @@ find_without_gradient (Check *check, OrtrainGraph *graph, OrtrainGraph *stopped,
       g_ptr_array_add (weights, find_in (stopped, g_array_index (roles, OrtrainParameterRole, i).value));
 
   g_autofree gboolean *is_free = g_new (gboolean, outputs->len + 1);
-  g_autofree guint *blocked = ortrain_graph_find_blocked (graph);
+  g_autofree guint *blocked = ortrain_graph_find_first_marked (graph, is_blocked);
   g_autoptr (GArray) diagnostics =
       ortrain_gradient_find_diagnostics (stopped, (OrtrainValue *const *) outputs->pdata, outputs->len,
                                          (OrtrainValue *const *) weights->pdata, weights->len, is_free);
@@ -639,7 +644,9 @@ ortrain_model_check_with_options (OrtrainModel *self, OrtrainTrainingOptions *op
   g_autoptr (OrtrainGraph) graph = whole != NULL ? g_object_ref (whole) : NULL;
   if (whole == NULL)
     {
-      if (!find_blocked (&check, ortrain_model_get_file_graph (self)))
+      gboolean any;
+      g_autofree gboolean *blocked = find_blocked (&check, ortrain_model_get_file_graph (self), FALSE, &any);
+      if (!any)
         add (&check, NULL, "", unreadable->message, "");
       if (ortrain_model_get_file_graph (self) != NULL)
         graph = ortrain_model_make_known_graph (self, (const char *const[]){ NULL }, NULL);
@@ -654,9 +661,10 @@ ortrain_model_check_with_options (OrtrainModel *self, OrtrainTrainingOptions *op
           g_hash_table_unref (check.reported);
           return NULL;
         }
-      find_blocked (&check, graph);
+      gboolean any;
+      g_autofree gboolean *blocked = find_blocked (&check, graph, TRUE, &any);
       g_autoptr (GHashTable) differentiable = NULL;
-      report->trainable = find_without_gradient (&check, graph, stopped, roles, trained, &differentiable);
+      report->trainable = find_without_gradient (&check, graph, blocked, stopped, roles, trained, &differentiable);
       list_parameters (report, self, graph, roles, trained, differentiable, notes);
       if (report->trainable)
         note_advised (graph, notes);
