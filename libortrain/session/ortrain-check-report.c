@@ -223,8 +223,8 @@ find_in (OrtrainGraph *graph, OrtrainValue *value)
  * that such outputs are differentiable with respect to; *differentiable: the names of all such values. stopped: a copy of
  * the graph in which gradients are stopped. */
 static gboolean
-find_without_gradient (Check *check, OrtrainGraph *graph, const gboolean *is_blocked, OrtrainGraph *stopped, GArray *roles,
-                       GHashTable *trained, GHashTable **differentiable)
+find_without_gradient (Check *check, OrtrainGraph *graph, const gboolean *is_blocked, OrtrainGraph *stopped,
+                       GArray *roles, GHashTable *trained, GHashTable **differentiable)
 {
   g_autoptr (GPtrArray) outputs = g_ptr_array_new (), weights = g_ptr_array_new (), free_outputs = g_ptr_array_new ();
   for (guint i = 0; i < graph->outputs->len; i++)

@@ -327,11 +327,13 @@ test_wrong_dtype (Fed *self, gconstpointer name)
   g_autoptr (GError) error = NULL;
   OrtrainTensor *image = ortrain_tensor_dict_get (self->feeds, "image"),
                 *labels = ortrain_tensor_dict_get (self->feeds, "logits.target");
-  OrtrainTensor *bytes = ortrain_tensor_cast (image, ORTRAIN_DTYPE_UINT8, &error);
-  g_autoptr (OrtrainTensorDict) feeds = with_tensor (self->feeds, "image", g_object_ref (bytes));
-  g_autoptr (OrtrainTensorDict) inputs = with_tensor (self->inputs, "image", bytes);
-  assert_step_refuses (self, feeds, ORTRAIN_SESSION_ERROR_FEED, "'image' is uint8", "needs float32");
-  assert_run_refuses (self, inputs, ORTRAIN_SESSION_ERROR_FEED, "'image' is uint8", "needs float32");
+  OrtrainTensor *ints = ortrain_tensor_cast (image, ORTRAIN_DTYPE_INT64, &error);
+  g_assert_no_error (error);
+  ((gint64 *) ortrain_tensor_get_address (ints))[3] = (1 << 24) + 1; /* no float32 */
+  g_autoptr (OrtrainTensorDict) feeds = with_tensor (self->feeds, "image", g_object_ref (ints));
+  g_autoptr (OrtrainTensorDict) inputs = with_tensor (self->inputs, "image", ints);
+  assert_step_refuses (self, feeds, ORTRAIN_SESSION_ERROR_FEED, "'image' is int64", "cannot represent 16777217");
+  assert_run_refuses (self, inputs, ORTRAIN_SESSION_ERROR_FEED, "'image' is int64", "cannot represent 16777217");
   /* labels may be of any integer type, and of no other */
   g_autoptr (OrtrainTensorDict) halves =
       with_tensor (self->feeds, "logits.target", ortrain_tensor_cast (labels, ORTRAIN_DTYPE_FLOAT32, &error));
