@@ -40,6 +40,14 @@ struct _OrtrainReaderScope
 
 typedef struct _OrtrainReaderState OrtrainReaderState;
 
+/* A bias of the program that its node in the file has not. */
+typedef struct
+{
+  OrtrainNode *node;
+  guint input;
+  const char *name;
+} OrtrainLeftOutBias;
+
 /* enclosure: GRefString, see OrtrainReaderScope */
 typedef OrtrainGraph *(*OrtrainReadGraphFunc) (OrtrainReaderState *state, OrtrainReaderScope *outer,
                                                const Ortrain__Ox__GraphProto *proto, char *enclosure, GError **error);
@@ -57,8 +65,11 @@ struct _OrtrainReaderState
   GHashTable *placeholders; /* in calls of the program → name of its tensor; empty where the file does not list them */
   GHashTable *program_tensors; /* these names */
   GHashTable *one_valued;      /* initializer → 1: its elements differ, 2: they do not */
-  gsize n_leading_identities;  /* nodes of the outermost graph that stand before all others */
-  GPtrArray *labels;           /* of the graphs, see OrtrainGraph; with the position of each: */
+  GArray *left_out_biases;     /* of OrtrainLeftOutBias */
+  guint n_split;               /* values that split_merged () made, and one of them for people: */
+  char *split_example;
+  gsize n_leading_identities; /* nodes of the outermost graph that stand before all others */
+  GPtrArray *labels;          /* of the graphs, see OrtrainGraph; with the position of each: */
   GHashTable *label_positions;
   guint64 n_nodes, n_inlined;
 };
@@ -124,6 +135,8 @@ void ortrain_reader_read_placeholders (OrtrainReaderState *state);
 /* Of a node of the outermost graph: inputs that are other tensors of the program than the initializers that are stored
  * get values of their own. */
 void ortrain_reader_split_merged (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto, OrtrainNode *node);
+/* Biases that nodes were found without get zeros; the graph is complete. */
+gboolean ortrain_reader_put_back_biases (OrtrainReaderState *state, GError **error);
 
 /* model/ortrain-model-functions.c */
 gboolean ortrain_reader_collect_functions (OrtrainReaderState *state, GError **error);

@@ -347,6 +347,7 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
   g_autoptr (GHashTable) outputs = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GHashTable) placeholders = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GHashTable) program_tensors = g_hash_table_new (g_str_hash, g_str_equal);
+  g_autoptr (GArray) left_out_biases = g_array_new (FALSE, FALSE, sizeof (OrtrainLeftOutBias));
   g_autoptr (GHashTable) one_valued = g_hash_table_new (NULL, NULL);
   g_autoptr (GHashTable) label_positions = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GPtrArray) labels = g_ptr_array_new_with_free_func (g_free);
@@ -364,6 +365,7 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
                                .placeholders = placeholders,
                                .program_tensors = program_tensors,
                                .one_valued = one_valued,
+                               .left_out_biases = left_out_biases,
                                .labels = labels,
                                .label_positions = label_positions };
   const Ortrain__Ox__GraphProto *graph = self->proto->graph;
@@ -380,6 +382,13 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
     g_hash_table_add (outputs, (gpointer) ortrain_reader_text (graph->output[i]->name));
   self->graph = read_graph (&state, NULL, graph, NULL, error);
   if (self->graph == NULL)
+    {
+      g_free (state.split_example);
+      return FALSE;
+    }
+  const gboolean ok = ortrain_reader_put_back_biases (&state, error);
+  g_free (state.split_example);
+  if (!ok)
     return FALSE;
   ortrain_reader_read_provenance (&state);
   if (state.n_inlined > 0)

@@ -403,7 +403,10 @@ separate_merged (Export *self, OrtrainWireRange range, GArray *inputs)
         {
           const NewInput *input = &g_array_index (merged, NewInput, i);
           const OrtrainOrigin *origin = ortrain_export_find_origin (self->model, input->name);
-          if (same_contents (contents_of (self, input->name), contents_of (self, origin->of)))
+          OrtrainTensor *stored = origin->of != NULL
+                                      ? contents_of (self, origin->of)
+                                      : ortrain_graph_find_value (self->model->reader.graph, input->name)->tensor;
+          if (same_contents (contents_of (self, input->name), stored))
             continue;
           g_array_append_val (inputs, *input);
           add_initializer (self, input->name, input->name);
@@ -473,6 +476,18 @@ rewrite_inputs (Export *self, OrtrainWireRange range, const GArray *inputs, Ortr
         }
       g_autoptr (GByteArray) bytes = g_byte_array_new ();
       ortrain_wire_append_string (bytes, ORTRAIN_NODE_INPUT, input);
+      ortrain_rope_add_new (out, bytes);
+    }
+  for (guint i = 0; i < inputs->len; i++) /* further ones, by rising indices */
+    {
+      g_autoptr (GByteArray) bytes = g_byte_array_new ();
+      for (; index < g_array_index (inputs, NewInput, i).index; index++)
+        ortrain_wire_append_string (bytes, ORTRAIN_NODE_INPUT, "");
+      if (index == g_array_index (inputs, NewInput, i).index)
+        {
+          ortrain_wire_append_string (bytes, ORTRAIN_NODE_INPUT, g_array_index (inputs, NewInput, i).name);
+          index++;
+        }
       ortrain_rope_add_new (out, bytes);
     }
 }

@@ -8,14 +8,19 @@
  * reads `norm1.weight`, it means `norm2.weight`, which gets a value of its own here.
  *
  * A program that has one parameter under two names calls it by one of them everywhere. Older versions may not have done
- * so: a table of rows that are looked up stays one, unless it has a single value. */
+ * so: a table of rows that are looked up stays one, unless it has a single value.
+ *
+ * It also leaves out the bias of a product or a convolution if all its elements are 0, as those of fresh layers often are:
+ * the call still has it, and it is put back. */
 #include "model/ortrain-graph-reader-state-private.h"
 
 #include "core/ortrain-text-private.h"
 #include "model/ortrain-node-metadata-private.h"
+#include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
 
+#define MAX_BIAS ((gint64) 1 << 24)
 #define LETTERS G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "_"
 
 /* ---- the program's tensors ---- */
@@ -78,7 +83,7 @@ is_missing (const OrtrainReaderState *state, const OrtrainValue *merged, const c
   if (value == NULL)
     return TRUE;
   const OrtrainOrigin *origin = ortrain_graph_reader_find_origin (state->reader, value);
-  return origin != NULL && origin->kind == ORTRAIN_ORIGIN_MERGED && g_str_equal (origin->of, merged->name);
+  return origin != NULL && origin->kind == ORTRAIN_ORIGIN_MERGED && g_strcmp0 (origin->of, merged->name) == 0;
 }
 
 static const char *
@@ -127,14 +132,97 @@ split (OrtrainReaderState *state, OrtrainNode *node, guint input, OrtrainValue *
     {
       value = ortrain_graph_new_initializer (merged->graph, name, merged->tensor);
       ortrain_reader_add_origin (state, name, ORTRAIN_ORIGIN_MERGED, merged->name);
-      g_ptr_array_add (
-          state->reader->notes,
-          g_strdup_printf ("'%s' is stored as '%s': the exporter merged parameters that had equal values. Each "
-                           "is trained on its own unless they are tied",
-                           ortrain_text_show (name), ortrain_text_show (merged->name)));
+      if (state->split_example == NULL)
+        state->split_example =
+            g_strdup_printf ("'%s' as '%s'", ortrain_text_show (name), ortrain_text_show (merged->name));
+      state->n_split++;
     }
   ortrain_node_set_input (node, input, value);
 }
+
+/* ---- biases of zeros ---- */
+
+/* The input that is the bias of a product or a convolution that has none; 0: there is no such input. */
+static guint
+find_left_out_bias (const OrtrainNode *node)
+{
+  const OrtrainOpDef *row = ortrain_ops_lookup (node->domain, node->op_type);
+  if (row == NULL || (row->channels != ORTRAIN_CHANNELS_PRODUCT && row->channels != ORTRAIN_CHANNELS_SECOND))
+    return 0;
+  for (guint i = 1; i < ORTRAIN_MAX_INPUT_ROLES; i++)
+    if (g_strcmp0 (row->input_roles[i], "bias") == 0)
+      return ortrain_node_input (node, i) == NULL ? i : 0;
+  return 0;
+}
+
+static void
+remember_bias (OrtrainReaderState *state, OrtrainNode *node, guint input, const GPtrArray *called)
+{
+  OrtrainLeftOutBias bias = { node, input, NULL };
+  for (guint i = 0; i < called->len; i++)
+    if (g_str_has_suffix (own_name (called->pdata[i]), "bias"))
+      {
+        if (bias.name != NULL)
+          return;
+        bias.name = called->pdata[i];
+      }
+  if (bias.name != NULL && ortrain_graph_find_value (node->graph, bias.name) == NULL)
+    g_array_append_val (state->left_out_biases, bias);
+}
+
+/* How many channels the output has, as the file declares it; -1: it does not. */
+static gint64
+get_declared_channels (const OrtrainNode *node)
+{
+  const OrtrainOpDef *row = ortrain_ops_lookup (node->domain, node->op_type);
+  const OrtrainValue *y = ortrain_node_output (node, 0);
+  if (y == NULL || y->rank < 2)
+    return -1;
+  const OrtrainDim channels = y->dims[row->channels == ORTRAIN_CHANNELS_PRODUCT ? y->rank - 1 : 1];
+  return ortrain_dim_is_int (channels) ? channels.value : -1;
+}
+
+gboolean
+ortrain_reader_put_back_biases (OrtrainReaderState *state, GError **error)
+{
+  guint n = 0;
+  const char *example = NULL;
+  for (guint i = 0; i < state->left_out_biases->len; i++)
+    {
+      const OrtrainLeftOutBias *bias = &g_array_index (state->left_out_biases, OrtrainLeftOutBias, i);
+      const OrtrainValue *weight = ortrain_node_input (bias->node, 1);
+      const gint64 channels = get_declared_channels (bias->node);
+      OrtrainGraph *graph = bias->node->graph;
+      /* another node may have brought it in: then it is not left out */
+      if (channels <= 0 || channels > MAX_BIAS || weight == NULL ||
+          ortrain_graph_find_value (graph, bias->name) != NULL || !ortrain_dtype_is_floating (weight->dtype))
+        continue;
+      g_autoptr (OrtrainTensor) zeros = ortrain_tensor_new (weight->dtype, &channels, 1, error);
+      if (zeros == NULL)
+        return FALSE;
+      memset ((gpointer) ortrain_tensor_get_address (zeros), 0, ortrain_tensor_get_n_bytes (zeros));
+      ortrain_node_set_input (bias->node, bias->input, ortrain_graph_new_initializer (graph, bias->name, zeros));
+      ortrain_reader_add_origin (state, bias->name, ORTRAIN_ORIGIN_MERGED, NULL);
+      example = example == NULL ? bias->name : example;
+      n++;
+    }
+  if (state->n_split > 0)
+    g_ptr_array_add (
+        state->reader->notes,
+        g_strdup_printf ("%u parameters are stored as others that had equal values when the model was exported, "
+                         "such as %s: each is trained on its own unless they are tied",
+                         state->n_split, state->split_example));
+  if (n > 0)
+    g_ptr_array_add (
+        state->reader->notes,
+        g_strdup_printf (
+            "%u biases of the program, such as '%s', were left out when the model was exported, since they "
+            "were 0: they are trained, and are written where they are no longer",
+            n, ortrain_text_show (example)));
+  return TRUE;
+}
+
+/* ---- nodes ---- */
 
 void
 ortrain_reader_split_merged (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto, OrtrainNode *node)
@@ -150,9 +238,12 @@ ortrain_reader_split_merged (OrtrainReaderState *state, const Ortrain__Ox__NodeP
       inputs |= 1u << i;
       n++;
     }
-  if (inputs == 0)
+  const guint bias = find_left_out_bias (node);
+  if ((inputs == 0 && bias == 0) || g_hash_table_size (state->placeholders) == 0)
     return;
   g_autoptr (GPtrArray) called = list_called (state, proto);
+  if (bias > 0)
+    remember_bias (state, node, bias, called);
   /* As many as the call has: the same order. An exporter that reorders them leaves names that do not fit. */
   gboolean in_order = called->len == n;
   for (guint i = 0, k = 0; in_order && i < 32; i++)

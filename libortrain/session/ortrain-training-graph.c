@@ -10,6 +10,7 @@
 #include "session/ortrain-blocked-outputs-private.h"
 #include "session/ortrain-merged-parameters-private.h"
 #include "session/ortrain-parameter-choice-private.h"
+#include "session/ortrain-parameter-ties-private.h"
 #include "session/ortrain-precision-private.h"
 #include "session/ortrain-statistics-choice-private.h"
 #include "session/ortrain-stop-gradient-private.h"
@@ -35,67 +36,6 @@ insert_form (OrtrainGraph *graph, OrtrainNode *node, const char *domain, const c
                                  node->inputs->len, n_outputs);
   ortrain_attributes_assign (form->attributes, node->attributes);
   return form;
-}
-
-/* ---- ties ---- */
-
-static OrtrainValue *
-find_weight (OrtrainGraph *graph, const char *name, GError **error)
-{
-  OrtrainValue *value = ortrain_scoped_name_find_initializer (graph, name);
-  if (is_weight (value))
-    return value;
-  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-               "Cannot tie '%s': the model has no initializer of that name", ortrain_text_show (name));
-  return NULL;
-}
-
-static gboolean
-same_bytes_transposed (OrtrainTensor *a, OrtrainTensor *b)
-{
-  const gint64 *dims = ortrain_tensor_peek_dims (a);
-  const gsize size = ortrain_dtype_get_size (ortrain_tensor_get_dtype (a));
-  const guint8 *x = ortrain_tensor_peek (a), *y = ortrain_tensor_peek (b);
-  for (gint64 i = 0; i < dims[0]; i++)
-    for (gint64 j = 0; j < dims[1]; j++)
-      if (memcmp (x + (gsize) (i * dims[1] + j) * size, y + (gsize) (j * dims[0] + i) * size, size) != 0)
-        return FALSE;
-  return TRUE;
-}
-
-/* The second follows the first: its uses read the first, transposed if the shapes say so, or, where they do not say
- * (square), if the contents do. */
-static gboolean
-apply_tie (OrtrainGraph *graph, OrtrainValue *first, OrtrainValue *second, gboolean *transposed, GError **error)
-{
-  const gint64 *a = ortrain_tensor_peek_dims (first->tensor), *b = ortrain_tensor_peek_dims (second->tensor);
-  gsize rank = ortrain_tensor_get_rank (first->tensor);
-  gboolean same = first->dtype == second->dtype && rank == ortrain_tensor_get_rank (second->tensor);
-  gboolean equal = same && (rank == 0 || memcmp (a, b, rank * sizeof (gint64)) == 0);
-  gboolean turned = same && rank == 2 && a[0] == b[1] && a[1] == b[0];
-  if (first == second || (!equal && !turned))
-    {
-      g_autofree char *x = ortrain_value_describe (first), *y = ortrain_value_describe (second);
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "Cannot tie %s and %s: the shapes must be equal, or one the transpose of the other", x, y);
-      return FALSE;
-    }
-  *transposed = !equal || (turned && rank == 2 && !ortrain_tensor_equal (first->tensor, second->tensor) &&
-                           same_bytes_transposed (first->tensor, second->tensor));
-  OrtrainValue *replacement = first;
-  if (*transposed)
-    {
-      OrtrainNode *node = ortrain_graph_insert_node (graph, graph->nodes->len > 0 ? graph->nodes->pdata[0] : NULL, "",
-                                                     "Transpose", NULL, &first, 1, 1);
-      const gint64 perm[] = { 1, 0 };
-      ortrain_attributes_set_ints (node->attributes, "perm", perm, 2);
-      if (!ortrain_ops_infer_node (node, error))
-        return FALSE;
-      replacement = ortrain_node_output (node, 0);
-    }
-  ortrain_value_replace_uses (second, replacement);
-  ortrain_graph_delete_value (graph, second);
-  return TRUE;
 }
 
 /* ---- files in training form ---- */
@@ -597,25 +537,9 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
   for (guint i = 0; i < base->outputs->len; i++)
     g_strv_builder_add (outputs, ((OrtrainValue *) base->outputs->pdata[i])->name);
   self->outputs = g_strv_builder_end (outputs);
-  for (guint i = 0; i < ortrain_training_options_get_n_ties (options); i++)
-    {
-      OrtrainTrainingTie tie = { 0 };
-      const char *second_name;
-      const char *first_name = ortrain_training_options_get_tie (options, i, &second_name);
-      OrtrainValue *first = find_weight (base, first_name, error);
-      OrtrainValue *second = first != NULL ? find_weight (base, second_name, error) : NULL;
-      if (second == NULL)
-        return NULL;
-      g_autofree char *first_in_file = g_strdup (first->name), *second_in_file = g_strdup (second->name);
-      if (!apply_tie (base, first, second, &tie.transposed, error))
-        return NULL;
-      tie.first = g_steal_pointer (&first_in_file);
-      tie.second = g_steal_pointer (&second_in_file);
-      g_array_append_val (self->ties, tie);
-    }
-
   g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
-  if (!stop_gradients (base, options, detached, notes, error))
+  if (!ortrain_parameter_ties_apply (base, options, self->ties, notes, error) ||
+      !stop_gradients (base, options, detached, notes, error))
     return NULL;
   /* What the loss depends on is found in a copy that has the losses. */
   {

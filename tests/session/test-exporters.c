@@ -278,17 +278,10 @@ test_split_parameters (void)
       "p_c_bias: PARAMETER target='c.bias'\nx: USER_INPUT\n\n# outputs\ny: USER_OUTPUT\n";
   static const float ones[] = { 1, 1, 1 }, zeros[] = { 0, 0, 0 };
   static const gint64 ids[] = { 2, 0, 1, 2 };
-  enum
-  {
-    LISTED,
-    NOT_LISTED,
-    TABLE,
-    N_FORMS
-  };
-  for (guint form = 0; form < N_FORMS; form++)
+  for (guint form = 0; form < 3; form++) /* listed, not listed, with a table */
     {
       Proto *graph = proto_new ();
-      if (form == TABLE)
+      if (form == 2)
         {
           proto_message (graph, 1, called_node ("Gather", "a.weight,ids", "e", "%e = embedding(args = (%p_a_weight))"));
           proto_message (graph, 1, proto_node ("Add", "e,x", "f"));
@@ -311,7 +304,7 @@ test_split_parameters (void)
       proto_message (graph, 5, proto_tensor ("a.weight", 1, DIMS (3, 3), square, sizeof square));
       proto_message (graph, 5, proto_tensor ("n1.weight", 1, DIMS (3), ones, sizeof ones));
       proto_message (graph, 5, proto_tensor ("n1.bias", 1, DIMS (3), zeros, sizeof zeros));
-      if (form != NOT_LISTED)
+      if (form != 1)
         proto_entry (graph, 16, "pkg.torch.export.ExportedProgram.graph_signature", signature);
       add_ends (graph);
       g_autoptr (GBytes) bytes = proto_model (graph, 8, 17);
@@ -321,7 +314,7 @@ test_split_parameters (void)
                                            "n2.bias",  "c.bias",    "b.weight" };
       static const guint n_trained[] = { 7, 3, 6 };
       g_assert_cmpuint (ortrain_tensor_dict_get_size (trained), ==, n_trained[form]);
-      if (form != LISTED)
+      if (form != 0)
         continue;
       for (guint i = 0; i < G_N_ELEMENTS (names); i++)
         {
@@ -336,6 +329,81 @@ test_split_parameters (void)
       g_assert_true (moved (model, one, "n1.bias"));
       g_assert_cmpuint (one->scan.initializers->len, ==, 3);
       g_assert_true (ortrain_tensor_equal (contents (one, "n1.bias"), contents (one, "c.bias")));
+    }
+}
+
+/* The exporter left out biases that were 0, which the calls still have. */
+static void
+test_left_out_biases (void)
+{
+  static const char signature[] =
+      "\n# inputs\np_a_weight: PARAMETER target='a.weight'\np_a_bias: PARAMETER target='a.bias'\n"
+      "p_b_weight: PARAMETER target='b.weight'\np_b_bias: PARAMETER target='b.bias'\n";
+  for (guint form = 0; form < 2; form++)
+    {
+      Proto *graph = proto_new (), *bare;
+      proto_message (graph, 1,
+                     called_node ("Gemm", "x,a.weight", "h", "%l = linear(args = (%x, %p_a_weight, %p_a_bias))"));
+      proto_message (graph, 1, proto_node ("Tanh", "h", "i"));
+      bare = called_node ("Gemm", form == 0 ? "i,val_0" : "i,val_0,", "y",
+                          "%l_1 = linear(args = (%i, %p_b_weight, %p_b_bias))");
+      proto_message (graph, 1, bare);
+      proto_message (graph, 5, proto_tensor ("a.weight", 1, DIMS (3, 3), square, sizeof square));
+      proto_message (graph, 5, proto_tensor ("val_0", 1, DIMS (3, 3), square, sizeof square));
+      proto_message (graph, 13, proto_value ("h", 1, DIMS (4, 3)));
+      proto_entry (graph, 16, "pkg.torch.export.ExportedProgram.graph_signature", signature);
+      add_ends (graph);
+      g_autoptr (GBytes) bytes = proto_model (graph, 8, 17);
+      g_autoptr (OrtrainTensorDict) trained = NULL;
+      g_autoptr (OrtrainModel) model = load (bytes), out = train (model, NULL, &trained);
+      g_assert_cmpuint (ortrain_tensor_dict_get_size (trained), ==, 4);
+      g_assert_true (moved (model, out, "a.bias"));
+      g_assert_true (moved (model, out, "b.bias"));
+      g_assert_cmpuint (out->scan.initializers->len, ==, 4);
+
+      /* what is not trained stays left out */
+      g_autoptr (GHashTable) tensors = g_hash_table_new (g_str_hash, g_str_equal);
+      g_autoptr (GBytes) same = ortrain_model_export_bytes (model, tensors, NULL);
+      g_assert_true (g_bytes_equal (same, bytes));
+    }
+}
+
+/* A table of rows that is the weight of a product as well, stored twice, as PyTorch's exporters transpose what products
+ * read: one parameter, unless names are chosen. Two weights with the same values are two. */
+static void
+test_table_stored_twice (void)
+{
+  static const guint n_trained[] = { 1, 2, 2, 2 };
+  float table[16], turned[16];
+  static const gint64 ids[] = { 2, 0, 1, 3 };
+  for (guint form = 0; form < 4; form++) /* transposed, with chosen names, two weights, one value */
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+      g_autoptr (OrtrainLoss) loss = ortrain_output_loss_new ("loss");
+      Proto *graph = proto_new ();
+      for (guint i = 0; i < 16; i++)
+        table[i] = turned[i % 4 * 4 + i / 4] = form == 3 ? 0.5f : sinf ((float) i);
+      proto_message (graph, 1, proto_node (form == 2 ? "MatMul" : "Gather", form == 2 ? "x,emb" : "emb,ids", "e"));
+      proto_message (graph, 1, proto_node ("Mul", "e,x", "f"));
+      proto_message (graph, 1, proto_node ("MatMul", "f,head", "h"));
+      proto_message (graph, 1, proto_node ("Tanh", "h", "t"));
+      proto_message (graph, 1, proto_node ("ReduceMean", "t", "loss"));
+      proto_message (graph, 5, proto_tensor ("emb", 1, DIMS (4, 4), table, sizeof table));
+      proto_message (graph, 5, proto_tensor ("head", 1, DIMS (4, 4), turned, sizeof turned));
+      proto_message (graph, 5, proto_tensor ("ids", 7, DIMS (4), ids, sizeof ids));
+      proto_string (graph, 2, "tied");
+      proto_message (graph, 11, proto_value ("x", 1, DIMS (4, 4)));
+      proto_message (graph, 12, proto_value ("loss", 1, DIMS (1, 1)));
+      g_autoptr (GBytes) bytes = proto_model (graph, 8, 17);
+      g_autoptr (OrtrainModel) model = load (bytes);
+      ortrain_training_options_add_loss (options, loss);
+      if (form == 1)
+        ortrain_training_options_set_trainable (options, (const char *const[]){ "*", NULL });
+      g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+      g_assert_no_error (error);
+      g_autoptr (OrtrainTensorDict) trained = ortrain_training_session_get_parameters (session, &error);
+      g_assert_cmpuint (ortrain_tensor_dict_get_size (trained), ==, n_trained[form]);
     }
 }
 
@@ -707,6 +775,8 @@ main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/exporters/split-parameters", test_split_parameters);
+  g_test_add_func ("/exporters/left-out-biases", test_left_out_biases);
+  g_test_add_func ("/exporters/table-stored-twice", test_table_stored_twice);
   g_test_add_func ("/exporters/constants", test_constants);
   g_test_add_func ("/exporters/input-initializers", test_input_initializers);
   g_test_add_func ("/exporters/identities", test_identities);
