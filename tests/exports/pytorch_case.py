@@ -14,6 +14,15 @@ EXPORTERS = {
 }
 STEPS, RATE = 6, 0.02
 
+# What an exporter writes instead of the parameters; optimize=False keeps them.
+FOLDED = "the exporter computed a constant from parameters, which is trained in their place"
+NORM = "the exporter folded BatchNormalization into the layer before it"
+BUFFER = "the older exporter names buffers as it names parameters"
+
+
+def when(reason, *exporters):
+    return dict.fromkeys(exporters, reason)
+
 
 @dataclasses.dataclass
 class Case:

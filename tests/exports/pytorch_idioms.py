@@ -4,7 +4,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from pytorch_case import Case, flags, integers, uniform
+from pytorch_case import BUFFER, FOLDED, NORM, Case, flags, integers, uniform, when
 from torch import nn
 
 
@@ -637,12 +637,12 @@ class LinearAttention(nn.Module):
 IDIOMS = {
     "rezero": Case(ReZero, (ROWS,)),
     "layer_scale": Case(LayerScale, (ROWS,)),
-    "logit_scale": Case(Clip, (ROWS, (4, 5))),
-    "class_token": Case(ClassToken, (SEQUENCE,)),
+    "logit_scale": Case(Clip, (ROWS, (4, 5)), differs=when(FOLDED, "dyn")),
+    "class_token": Case(ClassToken, (SEQUENCE,), differs=when(FOLDED, "dyn")),
     "class_token_dynamic": Case(ClassToken, (SEQUENCE,), dynamic={(0, 0): "batch"}),
-    "positions_bicubic": Case(Patches, (IMAGE,)),
-    "positions_bilinear_dynamic": Case(lambda: Patches("bilinear"), (IMAGE,), dynamic={(0, 0): "batch"}),
-    "swin_bias": Case(Swin, ((3, 4, 6),)),
+    "positions_bicubic": Case(Patches, (IMAGE,), differs=when(FOLDED, "dyn")),
+    "positions_bilinear_dynamic": Case(lambda: Patches("bilinear"), (IMAGE,), dynamic={(0, 0): "batch"}, differs=when(FOLDED, "dyn")),
+    "swin_bias": Case(Swin, ((3, 4, 6),), differs=when(FOLDED, "ts", "dyn")),
     "swin_shift": Case(SwinShift, (IMAGE,)),
     "rotary": Case(Rotary, ((2, 5, 8),)),
     "rotary_dynamic": Case(Rotary, ((2, 5, 8),), dynamic={(0, 0): "batch", (0, 1): "seq"}),
@@ -650,21 +650,21 @@ IDIOMS = {
     "llama_dynamic": Case(Llama, (integers(11, 2, 6),), dynamic={(0, 0): "batch", (0, 1): "seq"}),
     "gpt": Case(Gpt, (integers(11, 2, 6),)),
     "gpt_dynamic": Case(Gpt, (integers(11, 2, 6),), dynamic={(0, 0): "batch", (0, 1): "seq"}),
-    "alibi": Case(Alibi, (SEQUENCE,)),
-    "t5_bias": Case(T5Bias, (SEQUENCE,)),
+    "alibi": Case(Alibi, (SEQUENCE,), differs=when(BUFFER, "ts")),
+    "t5_bias": Case(T5Bias, (SEQUENCE,), differs=when(FOLDED, "dyn")),
     "linear_attention": Case(LinearAttention, (SEQUENCE,)),
     "experts": Case(Experts, (ROWS,)),
     "top_experts": Case(TopExperts, (ROWS,)),
     "squeeze_excite": Case(SqueezeExcite, (IMAGE,)),
     "separable": Case(separable, (IMAGE,)),
-    "residual_eval": Case(Residual, (IMAGE,)),
-    "residual_train": Case(Residual, (IMAGE,), train=True),
-    "residual_train_dynamic": Case(Residual, (IMAGE,), train=True, dynamic={(0, 0): "batch"}),
+    "residual_eval": Case(Residual, (IMAGE,), differs=when(NORM, "ts", "dyn")),
+    "residual_train": Case(Residual, (IMAGE,), train=True, differs=when(NORM, "dyn")),
+    "residual_train_dynamic": Case(Residual, (IMAGE,), train=True, dynamic={(0, 0): "batch"}, differs=when(NORM, "dyn")),
     "u_net": Case(UNet, (IMAGE,)),
-    "mamba_scan": Case(Scan, (SEQUENCE,)),
-    "s4_convolution": Case(S4, (SEQUENCE,)),
-    "hyena": Case(Hyena, (SEQUENCE,)),
-    "graph": Case(Graph, ((2, 5, 6),)),
+    "mamba_scan": Case(Scan, (SEQUENCE,), differs=when(FOLDED, "dyn")),
+    "s4_convolution": Case(S4, (SEQUENCE,), differs=when(FOLDED, "dyn")),
+    "hyena": Case(Hyena, (SEQUENCE,), differs=when(FOLDED, "ts", "dyn")),
+    "graph": Case(Graph, ((2, 5, 6),), differs=when(FOLDED, "ts", "dyn")),
     "graph_attention": Case(GraphAttention, ((2, 5, 6), flags(2, 5, 5))),
     "graph_edges": Case(Edges, ((5, 6), integers(5, 8), integers(5, 8))),
     "autoencoder": Case(Autoencoder, (ROWS,)),

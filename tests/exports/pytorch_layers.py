@@ -2,7 +2,7 @@
 """The layers of torch.nn, one module for each kind; a layer without parameters stands between two that have some."""
 import torch
 import torch.nn.functional as F
-from pytorch_case import Case, exact, flags, integers, uniform
+from pytorch_case import NORM, Case, exact, flags, integers, uniform, when
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
@@ -218,16 +218,17 @@ LAYERS |= {
     "conv_transpose2d": Case(lambda: image(nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1), after=6), (IMAGE,)),
     "conv_transpose2d_groups": Case(lambda: image(nn.ConvTranspose2d(4, 4, 3, dilation=2, groups=2)), (IMAGE,)),
     "conv_transpose3d": Case(lambda: volume(nn.ConvTranspose3d(4, 4, 2, stride=2)), (VOLUME,)),
-    "batch_norm1d_eval": Case(lambda: between(moved(nn.BatchNorm1d(8))), (ROWS,)),
-    "batch_norm1d_train": Case(lambda: between(nn.BatchNorm1d(8)), ((16, 6),), train=True),
+    "batch_norm1d_eval": Case(lambda: between(moved(nn.BatchNorm1d(8))), (ROWS,), differs=when(NORM, "dyn")),
+    "batch_norm1d_train": Case(lambda: between(nn.BatchNorm1d(8)), ((16, 6),), train=True, differs=when(NORM, "dyn")),
     "batch_norm2d_eval": Case(lambda: image(nn.ReLU(), moved(nn.BatchNorm2d(4))), (IMAGE,)),
-    "batch_norm2d_folds": Case(lambda: image(moved(nn.BatchNorm2d(4)), nn.ReLU()), (IMAGE,)),
-    "batch_norm2d_train": Case(lambda: image(nn.BatchNorm2d(4), nn.ReLU()), (IMAGE,), train=True),
-    "batch_norm2d_momentum": Case(lambda: image(nn.BatchNorm2d(4, momentum=0.4, eps=1e-3), nn.ReLU()), (IMAGE,), train=True),
-    "batch_norm2d_no_affine": Case(lambda: image(nn.BatchNorm2d(4, affine=False), nn.ReLU()), (IMAGE,), train=True),
+    "batch_norm2d_folds": Case(lambda: image(moved(nn.BatchNorm2d(4)), nn.ReLU()), (IMAGE,), differs=when(NORM, "ts", "dyn")),
+    "batch_norm2d_train": Case(lambda: image(nn.BatchNorm2d(4), nn.ReLU()), (IMAGE,), train=True, differs=when(NORM, "dyn")),
+    "batch_norm2d_momentum": Case(lambda: image(nn.BatchNorm2d(4, momentum=0.4, eps=1e-3), nn.ReLU()), (IMAGE,), train=True,
+                                  differs=when(NORM, "dyn")),
+    "batch_norm2d_no_affine": Case(lambda: image(nn.BatchNorm2d(4, affine=False), nn.ReLU()), (IMAGE,), train=True, differs=when(NORM, "dyn")),
     "batch_norm2d_no_affine_eval": Case(lambda: image(nn.ReLU(), moved(nn.BatchNorm2d(4, affine=False))), (IMAGE,)),
     "batch_norm2d_no_statistics": Case(lambda: image(nn.BatchNorm2d(4, track_running_stats=False)), (IMAGE,)),
-    "batch_norm3d_train": Case(lambda: volume(nn.BatchNorm3d(4)), (VOLUME,), train=True),
+    "batch_norm3d_train": Case(lambda: volume(nn.BatchNorm3d(4)), (VOLUME,), train=True, differs=when(NORM, "dyn")),
     "layer_norm": Case(lambda: between(nn.LayerNorm(8)), (ROWS,)),
     "layer_norm_no_affine": Case(lambda: between(nn.LayerNorm(8, elementwise_affine=False)), (ROWS,)),
     "layer_norm_no_bias": Case(lambda: between(nn.LayerNorm(8, bias=False)), (ROWS,)),

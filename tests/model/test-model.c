@@ -263,7 +263,6 @@ test_odd_operands (void)
                 { "BatchNormalization", "x,v,v,v,s", "y", 9 },
                 { "BatchNormalization", "x,v,s,v,v", "y", 17 },
                 { "InstanceNormalization", "x,v,s", "y", 17 },
-                { "LayerNormalization", "x,v,s", "y", 17 },
                 { "CumSum", "x,", "y", 17 },
                 { "CumSum", "x,v", "y", 17 },
                 { "Add", ",x", "y", 17 },
