@@ -179,6 +179,12 @@ run({
     unknownNames() {
         fails(TypeError, 'Ortrain.AdamW has no property learning_rat; did you mean learning_rate?', () => new Ortrain.AdamW({learning_rat: 1}));
         fails(TypeError, 'Ortrain.TrainingOptions has no property presicion; did you mean precision?', () => new Ortrain.TrainingOptions({presicion: 'bf16'}));
+        fails(TypeError, 'Ortrain.WarmUpSchedule has no property warmUp; there are after, start_factor, steps', () => new Ortrain.WarmUpSchedule({warmUp: 5}));
+        fails(TypeError, 'transforms needs an array of transforms or functions, not 5', () => new Ortrain.TransformedDataset({dataset: batch(), transforms: 5}));
+        fails(TypeError, 'a transform is an Ortrain.Transform or a function, not 5', () => new Ortrain.TransformedDataset({dataset: batch(), transforms: [5]}));
+        assert(new Ortrain.TransformedDataset({dataset: batch(), transforms: item => item}).get_length() === 8);
+        fails(TypeError, 'path needs a string, not 5', () => new Ortrain.ImageFolder({path: 5}));
+        fails(TypeError, 'path needs a string, not 5', () => new Ortrain.Model({path: 5}));
         fails(TypeError, 'has no property zzz', () => new Ortrain.Sgd({zzz: 1}));
         fails(TypeError, 'takes an object of properties, not 0.1', () => new Ortrain.Sgd(0.1));
         const session = trainingSession();

@@ -77,7 +77,7 @@ function _init() {
         if (value instanceof Ortrain.Transform)
             return value;
         if (typeof value !== 'function')
-            throw new TypeError('a transform is an Ortrain.Transform or a function');
+            throw new TypeError(`a transform is an Ortrain.Transform or a function, not ${Values.show(value)}`);
         return Ortrain.FunctionTransform.new((item, seed) => {
             const given = value(item, seed);
             if (given === null || given === undefined || given === true || given === item)
@@ -92,9 +92,15 @@ function _init() {
             return true;
         });
     }
+    function toTransforms(value) {
+        const isOne = value instanceof Ortrain.Transform || typeof value === 'function';
+        if (!isOne && !Array.isArray(value))
+            throw new TypeError(`transforms needs an array of transforms or functions, not ${Values.show(value)}`);
+        return (isOne ? [value] : value).map(toTransform);
+    }
     constructible('FunctionTransform', ['function'], values => toTransform(take(values, 'function')));
     constructible('TransformedDataset', ['dataset', 'transforms'], values => Ortrain.TransformedDataset.new(
-        toDataset(take(values, 'dataset')), take(values, 'transforms').map(toTransform)));
+        toDataset(take(values, 'dataset')), toTransforms(take(values, 'transforms'))));
     constructible('ImageFolder', ['path'], values => Ortrain.ImageFolder.new(take(values, 'path'), take(values, 'image_name', 'image'),
         take(values, 'label_name', 'labels'), take(values, 'classes')));
     constructible('SubsetDataset', ['dataset', 'indices'],

@@ -38,11 +38,13 @@ function distance(a, b) {
     return row[b.length];
 }
 
-// "; did you mean …?", if one of the names is close
-function suggest(name, names) {
+// "; did you mean …?", if one of the names is close; else, of those that are not shown already, which there are
+function suggest(name, names, shown = true) {
     const plain = text => text.replace(/[-_]/g, '').toLowerCase();
     const [best] = names.map(other => [distance(plain(name), plain(other)), other]).sort(([a], [b]) => a - b);
-    return best !== undefined && best[0] <= Math.max(2, name.length / 3) ? `; did you mean ${best[1]}?` : '';
+    if (best !== undefined && best[0] <= Math.max(2, name.length / 3))
+        return `; did you mean ${best[1]}?`;
+    return shown || names.length === 0 ? '' : `; there are ${names.sort().join(', ')}`;
 }
 
 function toBoolean(where, value) {
@@ -211,7 +213,7 @@ function init(Ortrain, converters) {
             const owner = cls.name.replace(/^(Ortrain|Gjs)_/, '');
             if (pspec === undefined) {
                 const names = pspecs.filter(pspec => pspec.flags & GObject.ParamFlags.WRITABLE).map(pspec => pspec.name.replace(/-/g, '_')).concat(more);
-                throw new TypeError(`Ortrain.${owner} has no property ${name}${suggest(name, names)}`);
+                throw new TypeError(`Ortrain.${owner} has no property ${name}${suggest(name, names, false)}`);
             }
             if (!(pspec.flags & GObject.ParamFlags.WRITABLE))
                 throw new TypeError(`Ortrain.${owner}: ${name} is read-only`);
@@ -247,7 +249,7 @@ function init(Ortrain, converters) {
             convert = toDouble;
         else if (tag === Tag.BOOLEAN)
             convert = toBoolean;
-        else if (tag === Tag.UTF8)
+        else if (tag === Tag.UTF8 || tag === Tag.FILENAME)
             convert = toString;
         else if (tag === Tag.INTERFACE) {
             const of = G.type_info_get_interface(type);
