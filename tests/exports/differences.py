@@ -17,7 +17,6 @@ import sys
 
 here = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(here))
-sys.path.append("/usr/lib/python3/dist-packages")  # gi, where the environment does not show the system's packages
 
 import gi
 
