@@ -142,6 +142,49 @@ class Returned(unittest.TestCase):
         schedule.returned = (False, 1.0)
         self.fails(lambda: self.updated(schedule), "evaluate returned FALSE, and set no error", error=Ortrain.SessionError)
 
+    def test_state_of_a_schedule(self):
+        class MySchedule(Ortrain.LrSchedule):
+            saved, loaded = None, None
+
+            def do_evaluate(self, step):
+                return 1
+
+            def do_save_state(self):
+                return self.saved
+
+            def do_load_state(self, state):
+                return self.loaded
+
+        schedule, where = MySchedule(), os.path.join(folder, "schedule")
+        session = training_session(schedule=schedule)
+        for schedule.saved in (None, GLib.Variant("i", 5)):
+            session.save_checkpoint(where)
+        for schedule.loaded in (None, True):
+            session.load_checkpoint(where)
+        schedule.loaded = False
+        self.fails(lambda: session.load_checkpoint(where), "is not a state of", error=Ortrain.CheckpointError)
+        for schedule.loaded in (0, "yes"):
+            self.fails(lambda: session.load_checkpoint(where), f"MySchedule.do_load_state () returned {schedule.loaded!r}; True or None")
+        for schedule.saved in ({"a": 1}, 5, "x"):
+            self.fails(lambda: session.save_checkpoint(where), f"MySchedule.do_save_state () returned {schedule.saved!r}; a GLib.Variant or None is needed")
+            self.fails(schedule.save_state, "do_save_state () returned")
+
+    def test_numbers_of_items(self):
+        class MyDataset(Ortrain.Dataset):
+            length = 3
+
+            def __len__(self):
+                return self.length
+
+            def __getitem__(self, index):
+                return {"x": np.zeros(4, np.float32), "labels": 0}
+
+        data = MyDataset()
+        for data.length in (2.5, "3", None):
+            self.fails(Ortrain.Trainer(training_session(), data).fit, f"MyDataset.do_get_length () returned {data.length!r}; the number of items is needed")
+        data.length = -1
+        self.fails(Ortrain.Trainer(training_session(), data).fit, "do_get_length () returned -1", error=ValueError)
+
     def test_loss(self):
         class MyLoss(Ortrain.Loss):
             returned = "pair"
@@ -168,7 +211,8 @@ class Returned(unittest.TestCase):
             computed, updated = 0.25, None
 
             def do_reset(self):
-                pass
+                if self.computed == "broken":
+                    raise KeyError("broken")
 
             def do_update(self, outputs, batch):
                 return self.updated
@@ -185,6 +229,8 @@ class Returned(unittest.TestCase):
         for metric.updated in (0.5, "yes", []):
             with self.assertRaisesRegex(Exception, rf"MyMetric.do_update \(\) returned .*; True or None is needed"):
                 update()
+        metric.computed = "broken"
+        self.fails(metric.reset, "broken", error=KeyError)
         for metric.computed in (None, "best", (1, 2, 3)):
             with self.assertRaisesRegex(Exception, rf"MyMetric.do_compute \(\) returned .*; a number, or \(True, number\) is needed"):
                 metric.compute()
@@ -258,6 +304,9 @@ class Returned(unittest.TestCase):
         optimizer = MyOptimizer()
         for optimizer.returned in (None, True):
             update()
+        for optimizer.names in ("seen", [1], 5):
+            self.fails(update, f"MyOptimizer.do_get_state_names () returned {optimizer.names!r}; a list of strings is needed")
+        optimizer.names = ["seen"]
         for optimizer.returned in (0.5, "ok"):
             self.fails(update, f"MyOptimizer.do_update () returned {optimizer.returned!r}; True or None is needed")
         optimizer.returned = False

@@ -117,6 +117,19 @@ class Models(unittest.TestCase):
 
 
 class Checks(unittest.TestCase):
+    def test_check_with_options(self):
+        builder = Ortrain.GraphBuilder("two")
+        hidden = builder.linear(builder.add_input("x", "float32", "n, 4"), "a", 4, True)
+        builder.add_output(builder.linear(builder.relu(hidden), "b", 2, True), "y")
+        model, options = builder.build(), Ortrain.TrainingOptions()
+        self.assertEqual(model.check_with_options(None).get_n_trainable(), 4)
+        options.stop_gradient = [hidden.get_name()]
+        self.assertEqual(model.check_with_options(options).get_n_trainable(), 2)
+        options.stop_gradient = ["nothing"]
+        with self.assertRaises(Ortrain.SessionError) as caught:
+            model.check_with_options(options)
+        self.assertEqual(caught.exception.code, Ortrain.SessionError.OPTION)
+
     def test_trainable(self):
         report = linear_model().check()
         self.assertIsInstance(report, Ortrain.CheckReport)

@@ -253,7 +253,7 @@ def translated(method, info, convert=None):
     """A method that the library calls. What it raises becomes the error of the call, or ends it where the library asks for
     none, and gets 0 or nothing. convert (args, result): what the library gets for what the method returned"""
     throws = info.can_throw_gerror()
-    nothing = 0 if "int" in info.get_return_type().get_tag_as_string() else None
+    nothing = 0 if info.get_return_type().get_tag_as_string().startswith(("gint", "guint")) else None
 
     @functools.wraps(method)
     def call(*args):

@@ -107,6 +107,14 @@ class TrainingSession(_Context, calls.Emitter, Ortrain.TrainingSession):
             return calls.run(hash(self), _eval_step, (self, inputs))
         return _eval_step(self, inputs)
 
+    def save_checkpoint(self, path):
+        """Saves all that training needs to be resumed in a folder."""
+        return calls.run(hash(self), _base.save_checkpoint, (self, os.fspath(path)))
+
+    def load_checkpoint(self, path):
+        """Goes on from a checkpoint."""
+        return calls.run(hash(self), _base.load_checkpoint, (self, os.fspath(path)))
+
     def plan(self, inputs):
         """Plans the memory of a batch, a mapping of names to arrays, without taking it. Returns a MemoryPlan."""
         return _base.plan(self, as_dict(inputs))

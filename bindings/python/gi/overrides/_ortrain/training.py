@@ -7,6 +7,8 @@ import numbers
 import operator
 import sys
 
+from gi.repository import GLib
+
 from . import calls, errors, values
 from .base import Ortrain, constructor, export
 from .tensors import as_dict
@@ -16,10 +18,39 @@ from .tensors import as_dict
 class LrSchedule(Ortrain.LrSchedule):
     """A factor on the learning rate; a class derived from it has do_evaluate (step), which returns it, or (True, factor)."""
 
+    def evaluate(self, step):
+        """The factor at a step, as (True, factor)."""
+        return calls.run(None, Ortrain.LrSchedule.evaluate, (self, step))
+
+    def observe(self, metric):
+        """Tells the schedule a number that is the better the smaller it is."""
+        return calls.run(None, Ortrain.LrSchedule.observe, (self, metric))
+
+    def save_state(self):
+        """What the schedule has learnt from metrics, a GLib.Variant; None if there is nothing."""
+        return calls.run(None, Ortrain.LrSchedule.save_state, (self,))
+
+    def load_state(self, state):
+        """Goes on with what save_state () returned. Returns whether it could."""
+        return calls.run(None, Ortrain.LrSchedule.load_state, (self, state))
+
 
 @export
 class Metric(Ortrain.Metric):
-    pass
+    """A number for the outputs on a dataset. A class derived from it has do_reset (), do_update (outputs, batch) and do_compute (),
+    which returns the number, or (True, number)."""
+
+    def reset(self):
+        """Forgets what was counted."""
+        return calls.run(None, Ortrain.Metric.reset, (self,))
+
+    def update(self, outputs, batch):
+        """Counts a batch; both are mappings of names to arrays."""
+        return calls.run(None, Ortrain.Metric.update, (self, as_dict(outputs), as_dict(batch)))
+
+    def compute(self):
+        """The number, as (True, number)."""
+        return calls.run(None, Ortrain.Metric.compute, (self,))
 
 
 @export
@@ -150,7 +181,15 @@ def _as_names(args, result):
 
 
 def _as_loaded(args, result):
-    return True if result is None else bool(result)
+    if result is not None and not isinstance(result, bool):
+        raise _wrong(args, "do_load_state", result, "True or None, or False for a state of something else,")
+    return result is not False
+
+
+def _as_state(args, result):
+    if result is not None and not isinstance(result, GLib.Variant):
+        raise _wrong(args, "do_save_state", result, "a GLib.Variant or None")
+    return result
 
 
 def _takes_one(method):
@@ -176,7 +215,8 @@ def _prepare_dataset(subclass):
 
 
 calls.derivable(LrSchedule, None, {
-    "do_evaluate": _number_of("do_evaluate", "the factor (a number), or (True, factor)"), "do_load_state": _as_loaded})
+    "do_evaluate": _number_of("do_evaluate", "the factor (a number), or (True, factor)"), "do_load_state": _as_loaded,
+    "do_save_state": _as_state})
 calls.derivable(Metric, None, {"do_compute": _number_of("do_compute", "a number, or (True, number)"), "do_update": _success_of("do_update")})
 calls.derivable(Loss, None, {"do_build": _as_built})
 calls.derivable(Optimizer, None, {"do_update": _success_of("do_update"), "do_get_state_names": _as_names})
