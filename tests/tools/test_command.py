@@ -262,7 +262,7 @@ class Json(unittest.TestCase):
         self.assertEqual(strict(ortrain("check", "cnn.onnx", "--json")[0])["trainable"], True)
         tensors = strict(ortrain("info", "cnn.onnx", "--parameters", "--json")[0])["floating_tensors"]
         self.assertEqual(tensors, strict(ortrain("check", "cnn.onnx", "--json")[0])["floating_tensors"])
-        self.assertEqual({tuple(tensor) for tensor in tensors}, {("name", "type", "shape", "elements", "trained", "reason")})
+        self.assertEqual({tuple(tensor) for tensor in tensors}, {("name", "type", "shape", "elements", "trained", "certain", "reason")})
         info = strict(ortrain("info", "cnn.onnx", "--json")[0])
         self.assertEqual(sum(tensor["elements"] for tensor in tensors), info["parameters"])
         self.assertEqual([value["name"] for value in info["inputs"] + info["outputs"]], ["image", "logits"])

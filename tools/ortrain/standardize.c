@@ -113,13 +113,14 @@ add_constant (OrtrainGraph *graph, const char *name, const double *numbers, gint
   return TRUE;
 }
 
-/* (x - mean) / deviation, in front of all that uses x. A feature that never changes is not divided. */
+/* (x - mean) / deviation, in front of all that uses x. A feature that never changes is not divided. By their names, both
+ * constants are buffers, which are not trained. */
 static gboolean
 insert (OrtrainGraph *graph, Sums *sums, GError **error)
 {
   const double zero = 0;
   g_autofree char *mean = g_strconcat (sums->name, ".mean", NULL);
-  g_autofree char *deviation = g_strconcat (sums->name, ".deviation", NULL);
+  g_autofree char *deviation = g_strconcat (sums->name, ".std", NULL);
   g_autofree char *centered = g_strconcat (sums->name, ".centered", NULL);
   g_autofree char *standardized = g_strconcat (sums->name, STANDARDIZED, NULL);
   g_autofree char *place = g_strconcat (sums->name, ".place", NULL);
