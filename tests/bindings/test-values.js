@@ -3,7 +3,7 @@
 import GLib from 'gi://GLib';
 import GObject from 'gi://GObject';
 import Ortrain from 'gi://Ortrain?version=1.0';
-import {assert, batch, close, equal, linearModel, run, throws, trainingSession} from './tap.js';
+import {assert, batch, close, equal, folder, linearModel, run, throws, trainingSession} from './tap.js';
 
 // The error of a class, with words in its text.
 function fails(type, words, f) {
@@ -36,6 +36,20 @@ const numbers = (...args) => {
 const Returning = GObject.registerClass(class Returning extends Ortrain.LrSchedule {
     vfunc_evaluate() {
         return this.returned;
+    }
+});
+
+const Stateful = GObject.registerClass(class Stateful extends Ortrain.LrSchedule {
+    vfunc_evaluate() {
+        return 1;
+    }
+
+    vfunc_save_state() {
+        return this.saved;
+    }
+
+    vfunc_load_state() {
+        return this.loaded;
     }
 });
 
@@ -335,6 +349,17 @@ run({
             fails(Error, 'an object of tensors is needed', () => items.get_item(0));
         items.item = {x: ['a']};
         fails(Error, 'x: Tensor.from (): element [0] is "a"', () => items.get_item(0));
+        for (items.length of [2.5, '3', -1])
+            fails(TypeError, `returned ${JSON.stringify(items.length)}; the number of items is needed`, () => new Ortrain.Trainer({session: trainingSession(), dataset: items, show_progress: 'never'}).fit());
+        const stateful = new Stateful(), session = trainingSession(null, {schedule: stateful}), where = GLib.build_filenamev([folder, 'state']);
+        for (stateful.saved of [undefined, null, GLib.Variant.new_int32(5)])
+            session.save_checkpoint(where);
+        for (stateful.loaded of [undefined, true])
+            session.load_checkpoint(where);
+        stateful.loaded = 'yes';
+        fails(TypeError, 'vfunc_load_state () returned "yes"; true or nothing is needed', () => session.load_checkpoint(where));
+        for (stateful.saved of [{}, 5, 'x'])
+            fails(TypeError, 'a GLib.Variant or null is needed', () => session.save_checkpoint(where));
         const metric = new Count({name: 'count'});
         const update = () => metric.update({y: [1]}, {x: [1]});
         for (metric.updated of [undefined, true])

@@ -47,8 +47,7 @@ function _init() {
     promisify(Ortrain.Model, 'new_from_file_async');
     promisify(Ortrain.Checkpoint, 'load_async');
     promisify(Ortrain.Checkpoint.prototype, 'save_async');
-    Calls.init(Ortrain);
-    Derived.init(Ortrain, toDict);
+    Derived.init(Ortrain, toDict, Calls.init(Ortrain));
 
     // new Ortrain.Trainer ({session, dataset, epochs: 3}): what a function of the library needs to make a whole object comes
     // under the names of its arguments; everything else is a property.

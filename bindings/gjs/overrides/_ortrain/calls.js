@@ -79,7 +79,7 @@ function init(Ortrain) {
         Object.defineProperty(watched, 'name', {value: name, configurable: true});
         prototype[name] = watched;
     }
-    for (const name of ['train_step', 'train_and_update', 'eval_step', 'optimizer_step'])
+    for (const name of ['train_step', 'train_and_update', 'eval_step', 'optimizer_step', 'save_checkpoint', 'load_checkpoint'])
         watch(Ortrain.TrainingSession.prototype, name, -1);
     watch(Ortrain.Trainer.prototype, 'fit', 0);
     watch(Ortrain.Trainer.prototype, 'evaluate', 1);
@@ -109,4 +109,15 @@ function init(Ortrain) {
     for (const name of ['train_step_async', 'train_and_update_async', 'eval_step_async'])
         watchAsync(Ortrain.TrainingSession.prototype, name, 1);
     watchAsync(Ortrain.TrainingSession.prototype, 'optimizer_step_async', 0);
+    for (const name of ['save_checkpoint_async', 'load_checkpoint_async'])
+        watchAsync(Ortrain.TrainingSession.prototype, name, 1);
+
+    // For methods of the user that the library asks for no error: the innermost call throws it. Whether there is one.
+    return error => {
+        const call = underWay[underWay.length - 1];
+        if (call !== undefined && !call.failed)
+            Object.assign(call, {failed: true, error});
+        call?.cancellable.cancel();
+        return call !== undefined;
+    };
 }

@@ -2,10 +2,11 @@
 /* exported init */
 // Classes of the user that the library calls: what their methods return is taken as it comes naturally, and else an error
 // that shows it, with what is needed.
-const {GObject} = imports.gi;
+const {GLib, GObject} = imports.gi;
 const {show} = imports.overrides._ortrain.values;
 
-function init(Ortrain, toDict) {
+// fail (error): has the call under way throw it; whether there is one
+function init(Ortrain, toDict, fail) {
     function wrong(object, name, result, needed) {
         return new TypeError(`${object.constructor.name}.vfunc_${name} () returned ${show(result)}; ${needed} is needed`);
     }
@@ -49,11 +50,27 @@ function init(Ortrain, toDict) {
         return result;
     }
 
+    function toState(object, name, result) {
+        if (result !== undefined && result !== null && !(result instanceof GLib.Variant))
+            throw wrong(object, name, result, 'a GLib.Variant or null');
+        return result ?? null;
+    }
+
+    function toNames(object, name, result) {
+        if (result === undefined || result === null)
+            return null;
+        if (!Array.isArray(result) || result.some(item => typeof item !== 'string'))
+            throw wrong(object, name, result, 'an array of strings');
+        return result;
+    }
+
+    const asIs = (object, name, result) => result;
+    const silent = {get_length: 0, save_state: null, load_state: false, observe: undefined, reset: undefined, get_state_names: null};
     const results = {
-        LrSchedule: {evaluate: toNumber('the factor (a number), or [true, factor]')},
-        Metric: {compute: toNumber('a number, or [true, number]'), update: toSuccess},
+        LrSchedule: {evaluate: toNumber('the factor (a number), or [true, factor]'), save_state: toState, load_state: toSuccess, observe: asIs},
+        Metric: {compute: toNumber('a number, or [true, number]'), update: toSuccess, reset: asIs},
         Loss: {build: toLoss},
-        Optimizer: {update: toSuccess},
+        Optimizer: {update: toSuccess, get_state_names: toNames},
         Transform: {apply: toSuccess},
         Dataset: {get_item: toItem, get_batch: toItem, get_length: toLength, fill_batch: toSuccess, fill_epoch_batch: toSuccess},
     };
@@ -65,7 +82,13 @@ function init(Ortrain, toDict) {
                 if (typeof original !== 'function')
                     continue;
                 klass.prototype[key] = function (...args) {
-                    return convert(this, name, original.apply(this, args));
+                    try {
+                        return convert(this, name, original.apply(this, args));
+                    } catch (error) {
+                        if (!(name in silent) || !fail(error))
+                            throw error;
+                        return silent[name];
+                    }
                 };
             }
             return GObject.Object._classInit.call(klass, klass);
