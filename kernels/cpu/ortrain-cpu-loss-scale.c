@@ -10,6 +10,7 @@ typedef struct
 {
   float growth, backoff, minimum, maximum;
   gint64 interval, hysteresis;
+  gboolean tolerates; /* it has the operands of hysteresis */
 } LossScale;
 
 static gboolean
@@ -27,7 +28,8 @@ prepare_loss_scale (OrtrainKernelSetup *setup, GError **error)
   setup->constants_free = g_free;
   for (guint k = 0; k < 3; k++)
     setup->inplace[k] = G_GUINT64_CONSTANT (1) << k;
-  if (setup->n_outputs > 3)
+  self->tolerates = setup->n_inputs > 4 && setup->n_outputs > 3;
+  if (self->tolerates)
     setup->inplace[3] = G_GUINT64_CONSTANT (1) << 4;
   return TRUE;
 }
@@ -38,13 +40,12 @@ run_loss_scale (const OrtrainKernelCall *call)
   const LossScale *self = call->constants;
   float scale = *(const float *) call->inputs[0];
   gint64 good_steps = *(const gint64 *) call->inputs[1], overflows = *(const gint64 *) call->inputs[2];
-  const gboolean tolerates = call->n_outputs > 3 && call->outputs[3] != NULL;
-  gint64 tolerated = tolerates ? *(const gint64 *) call->inputs[4] : 0;
+  gint64 tolerated = self->tolerates ? *(const gint64 *) call->inputs[4] : 0;
   if (call->context->fault->code != ORTRAIN_FAULT_NONE)
     ; /* the step has failed before: everything stays as it is */
   else if (!isfinite (*(const double *) call->inputs[3]))
     {
-      if (tolerates && tolerated < self->hysteresis - 1)
+      if (self->tolerates && tolerated < self->hysteresis - 1)
         tolerated++;
       else
         scale = MAX (self->minimum, scale * self->backoff);
@@ -59,7 +60,7 @@ run_loss_scale (const OrtrainKernelCall *call)
   *(float *) call->outputs[0] = scale;
   *(gint64 *) call->outputs[1] = good_steps;
   *(gint64 *) call->outputs[2] = overflows;
-  if (tolerates)
+  if (self->tolerates)
     *(gint64 *) call->outputs[3] = tolerated;
 }
 

@@ -191,6 +191,7 @@ typedef struct
 {
   float growth, backoff, minimum, maximum;
   gint64 interval, hysteresis;
+  gboolean tolerates; /* it has the operands of hysteresis */
 } LossScale;
 
 static gboolean
@@ -207,7 +208,8 @@ prepare_loss_scale (OrtrainKernelSetup *setup, GError **error)
   setup->constants_free = g_free;
   for (guint k = 0; k < 3; k++)
     setup->inplace[k] = G_GUINT64_CONSTANT (1) << k;
-  if (setup->n_outputs > 3)
+  self->tolerates = setup->n_inputs > 4 && setup->n_outputs > 3;
+  if (self->tolerates)
     setup->inplace[3] = G_GUINT64_CONSTANT (1) << 4;
   return TRUE;
 }
@@ -249,7 +251,7 @@ loss_scale_kernel (const LossScale rule, const float *scale_in, const gint64 *go
 static void
 run_loss_scale (const OrtrainKernelCall *call)
 {
-  const bool tolerates = call->n_outputs > 3 && call->outputs[3] != NULL;
+  const bool tolerates = ((const LossScale *) call->constants)->tolerates;
   ortrain_cuda_launch (call, "loss-scale", 1, 1, loss_scale_kernel, *(const LossScale *) call->constants,
                        (const float *) call->inputs[0], (const gint64 *) call->inputs[1],
                        (const gint64 *) call->inputs[2], (const double *) call->inputs[3],

@@ -603,38 +603,9 @@ ortrain_check_report_to_string (OrtrainCheckReport *self)
   return g_string_free (text, FALSE);
 }
 
-/**
- * ortrain_model_check:
- * @self: a model
- *
- * Checks a model before anything runs: lists all operators that are unknown, have no gradient, or have no kernel for
- * their types, and tells for each tensor of a floating type whether it is trained.
- *
- * Returns: (transfer full): the report
- */
-OrtrainCheckReport *
-ortrain_model_check (OrtrainModel *self)
+static OrtrainCheckReport *
+check_model (OrtrainModel *self, OrtrainTrainingOptions *options, GError **error)
 {
-  return ortrain_model_check_with_options (self, NULL, NULL);
-}
-
-/**
- * ortrain_model_check_with_options:
- * @self: a model
- * @options: (nullable): options, of which [property@TrainingOptions:stop-gradient] matters
- * @error: return location for an error
- *
- * Checks a model as [method@Model.check] does, with gradients stopped where the options say so. It fails with
- * %ORTRAIN_SESSION_ERROR_OPTION where a pattern matches no value of the model.
- *
- * Returns: (transfer full): the report; %NULL on error
- */
-OrtrainCheckReport *
-ortrain_model_check_with_options (OrtrainModel *self, OrtrainTrainingOptions *options, GError **error)
-{
-  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
-  g_return_val_if_fail (options == NULL || ORTRAIN_IS_TRAINING_OPTIONS (options), NULL);
-
   g_autoptr (OrtrainCheckReport) report = g_object_new (ORTRAIN_TYPE_CHECK_REPORT, NULL);
   Check check = { .model = self, .list = ORTRAIN_OBJECT_LIST (report->diagnostics) };
   check.reported = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
@@ -679,4 +650,47 @@ ortrain_model_check_with_options (OrtrainModel *self, OrtrainTrainingOptions *op
   report->notes = g_strv_builder_end (notes);
   g_hash_table_unref (check.reported);
   return g_steal_pointer (&report);
+}
+
+/**
+ * ortrain_model_check:
+ * @self: a model
+ *
+ * Checks a model before anything runs: lists all operators that are unknown, have no gradient, or have no kernel for
+ * their types, and tells for each tensor of a floating type whether it is trained.
+ *
+ * Returns: (transfer full): the report
+ */
+OrtrainCheckReport *
+ortrain_model_check (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+
+  return check_model (self, NULL, NULL);
+}
+
+/**
+ * ortrain_model_check_with_options:
+ * @self: a model
+ * @options: (nullable): options, of which [property@TrainingOptions:stop-gradient] matters
+ * @error: return location for an error
+ *
+ * Checks a model as [method@Model.check] does, with gradients stopped where the options say so. It fails with
+ * %ORTRAIN_SESSION_ERROR_OPTION where a pattern matches no value of the model, and for a model that was not created by one
+ * of its constructors.
+ *
+ * Returns: (transfer full): the report; %NULL on error
+ */
+OrtrainCheckReport *
+ortrain_model_check_with_options (OrtrainModel *self, OrtrainTrainingOptions *options, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  g_return_val_if_fail (options == NULL || ORTRAIN_IS_TRAINING_OPTIONS (options), NULL);
+
+  if (ortrain_model_get_file_graph (self) == NULL)
+    {
+      ortrain_model_get_graph (self, error); /* it was not created by a constructor */
+      return NULL;
+    }
+  return check_model (self, options, error);
 }

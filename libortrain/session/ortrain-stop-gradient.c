@@ -27,7 +27,7 @@ ortrain_stop_gradient_find_detached (OrtrainModel *model)
   GHashTable *detached = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autoptr (OrtrainProtoParts) parts =
       model->proto != NULL ? ortrain_proto_parts_new (&model->scan, g_bytes_get_size (model->file)) : NULL;
-  const guint64 most = ortrain_model_limits_get_max_name_bytes (model->limits);
+  const guint64 most = parts != NULL ? ortrain_model_limits_get_max_name_bytes (model->limits) : 0;
   for (gsize n = 0; parts != NULL && n < model->scan.nodes->len; n++)
     {
       const Ortrain__Ox__NodeProto *node = ortrain_proto_parts_get_node (parts, n, NULL);

@@ -139,6 +139,17 @@ class Checks(unittest.TestCase):
         self.assertEqual(report.get_notes(), [])
         self.assertIn("trainable", str(report))
 
+    def test_options(self):
+        """With gradients stopped at what the model gives out, or with a pattern that fits nothing."""
+        model = linear_model()
+        self.assertEqual(model.check_with_options(None).get_n_trainable(), 2)
+        options = Ortrain.TrainingOptions(stop_gradient=["*"])
+        self.assertTrue(any("no gradient flows through" in note for note in model.check_with_options(options).get_notes()))
+        options.set_stop_gradient(["nothing"])
+        with self.assertRaises(GLib.Error) as caught:
+            model.check_with_options(options)
+        self.assertIn("'nothing'", str(caught.exception))
+
     def test_parameters(self):
         """Every tensor of a floating type, trained or not, and why."""
         graph = Ortrain.Graph.new("g")

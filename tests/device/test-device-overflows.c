@@ -421,7 +421,9 @@ make_trainer (const Form *form, const char *provider, const char *folder)
   return trainer;
 }
 
-/* The log, but for the seconds, which stand at the end of each line. */
+/* The log, but for the seconds. */
+#define SECONDS 7 /* event, epoch, step, loss, learning_rate, validation_loss, accuracy, seconds */
+
 static char *
 read_log (const char *folder)
 {
@@ -431,9 +433,14 @@ read_log (const char *folder)
   g_file_get_contents (path, &text, NULL, &error);
   g_assert_no_error (error);
   g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
-  for (guint i = 0; lines[i] != NULL; i++)
-    if (strrchr (lines[i], ',') != NULL)
-      *strrchr (lines[i], ',') = '\0';
+  for (guint i = 0; lines[i] != NULL; i++) /* without the seconds */
+    {
+      g_auto (GStrv) cells = g_strsplit (lines[i], ",", -1);
+      if (g_strv_length (cells) > SECONDS)
+        *cells[SECONDS] = '\0';
+      g_free (lines[i]);
+      lines[i] = g_strjoinv (",", cells);
+    }
   return g_strjoinv ("\n", lines);
 }
 

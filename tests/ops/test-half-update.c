@@ -498,6 +498,47 @@ test_loss_scale_update (void)
       }
 }
 
+/* With hysteresis: the first overflows since the scale has grown leave it. */
+static void
+test_loss_scale_hysteresis (void)
+{
+  static const struct
+  {
+    double norm;
+    gint64 good, tolerated;
+    double next;
+    gint64 next_good, next_tolerated;
+  } steps[] = {
+    { INFINITY, 1, 0, 512, 0, 1 }, { INFINITY, 1, 1, 512, 0, 2 }, { INFINITY, 1, 2, 256, 0, 2 },
+    { 1, 1, 2, 512, 2, 2 },        { 1, 4, 2, 1024, 0, 0 },       { 1, 4, 0, 1024, 0, 0 },
+  };
+  for (guint i = 0; i < G_N_ELEMENTS (steps); i++)
+    for (gint inplace = 0; inplace < 2; inplace++)
+      {
+        static const gint held[] = { 0, 1, 2, 4 };
+        KernelRun run;
+        kernel_run_init (&run, "org.ortrain", "LossScaleUpdate");
+        ortrain_attributes_set_int (run.attributes, "growth_interval", 5);
+        ortrain_attributes_set_int (run.attributes, "hysteresis", 3);
+        kernel_run_add_input (&run, new_scalar (ORTRAIN_DTYPE_FLOAT32, 512));
+        kernel_run_add_input (&run, new_scalar (ORTRAIN_DTYPE_INT64, (double) steps[i].good));
+        kernel_run_add_input (&run, new_scalar (ORTRAIN_DTYPE_INT64, 7));
+        kernel_run_add_input (&run, new_scalar (ORTRAIN_DTYPE_FLOAT64, steps[i].norm));
+        kernel_run_add_input (&run, new_scalar (ORTRAIN_DTYPE_INT64, (double) steps[i].tolerated));
+        for (gint k = 0; k < 4; k++)
+          {
+            kernel_run_add_output (&run, k == 0 ? ORTRAIN_DTYPE_FLOAT32 : ORTRAIN_DTYPE_INT64, NULL, 0);
+            run.inplace[k] = inplace * (1 + held[k]);
+          }
+        kernel_run (&run);
+        const double want[] = { steps[i].next, (double) steps[i].next_good, isfinite (steps[i].norm) ? 7 : 8,
+                                (double) steps[i].next_tolerated };
+        for (guint k = 0; k < G_N_ELEMENTS (want); k++)
+          g_assert_cmpfloat (ortrain_tensor_get_scalar (run.outputs[k], 0), ==, want[k]);
+        kernel_run_clear (&run);
+      }
+}
+
 /* What the row refuses. */
 static void
 test_refused (void)
@@ -559,6 +600,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/half-update/stochastic-keys", test_stochastic_keys);
   g_test_add_func ("/half-update/stochastic-rounding", test_stochastic_rounding);
   g_test_add_func ("/half-update/loss-scale-update", test_loss_scale_update);
+  g_test_add_func ("/half-update/loss-scale-update-hysteresis", test_loss_scale_hysteresis);
   g_test_add_func ("/half-update/refused", test_refused);
   return g_test_run ();
 }
