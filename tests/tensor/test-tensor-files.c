@@ -8,6 +8,7 @@
 #include <glib/gstdio.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The files in tests/data/tensor come from NumPy and from the reference library of safetensors; see make.py there. */
 
@@ -448,6 +449,64 @@ test_mapped (void)
   g_assert_false (ortrain_tensor_get_writable (copy));
 }
 
+static void
+expect_changed (gboolean failed, GError **error)
+{
+  g_assert_true (failed);
+  g_assert_error (*error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_CHANGED);
+  g_clear_error (error);
+}
+
+/* Of a file that is cut while it is mapped nobody gets zeros: neither of the mapping, nor of an aligned copy that is taken
+ * when it is first read. offset: of the elements */
+static void
+test_cut (gconstpointer data)
+{
+  enum
+  {
+    N = 4096
+  };
+  const gsize offset = GPOINTER_TO_SIZE (data);
+  const gint64 dims[] = { N };
+  g_autoptr (GError) error = NULL;
+  g_autofree char *path = out_path ("cut"), *other = out_path ("cut.npy");
+  g_autofree guint8 *bytes = g_malloc (offset + N * sizeof (float));
+  memset (bytes, 0x3f, offset + N * sizeof (float));
+  g_assert_true (g_file_set_contents (path, (const char *) bytes, (gssize) (offset + N * sizeof (float)), NULL));
+  g_autoptr (GFile) file = g_file_new_for_path (path);
+  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_mapped (ORTRAIN_DTYPE_FLOAT32, dims, 1, file, offset, &error);
+  g_autoptr (OrtrainTensor) snapshot = ortrain_tensor_new_mapped (ORTRAIN_DTYPE_FLOAT32, dims, 1, file, offset, &error);
+  g_autoptr (OrtrainTensor) same =
+      ortrain_tensor_new_for_data (ORTRAIN_DTYPE_FLOAT32, dims, 1, bytes + offset, N * sizeof (float), &error);
+  g_assert_no_error (error);
+  g_assert_cmpint (truncate (path, 3), ==, 0);
+  g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
+  ortrain_tensor_dict_set (dict, "cut", tensor);
+  expect_changed (!ortrain_tensor_save_npy (tensor, other, &error), &error);
+  expect_changed (!ortrain_tensor_dict_save_npz (dict, other, &error), &error);
+  expect_changed (!ortrain_tensor_dict_save_safetensors (dict, other, &error), &error);
+  g_assert_false (g_file_test (other, G_FILE_TEST_EXISTS));
+  expect_changed (ortrain_tensor_get_bytes (tensor, &error) == NULL, &error);
+  expect_changed (ortrain_tensor_copy (tensor, &error) == NULL, &error);
+  expect_changed (ortrain_tensor_to_host (tensor, &error) == NULL, &error);
+  expect_changed (ortrain_tensor_cast (tensor, ORTRAIN_DTYPE_FLOAT64, &error) == NULL, &error);
+  expect_changed (ortrain_tensor_argmax (tensor, 0, &error) == NULL, &error);
+  g_assert_true (isnan (ortrain_tensor_get_scalar (tensor, 1)));
+  g_assert_false (ortrain_tensor_equal (tensor, same));
+  g_assert_false (ortrain_tensor_equal (tensor, snapshot));
+  g_autofree char *text = ortrain_tensor_to_string (tensor);
+  g_assert_cmpstr (text, ==, "float32[4096] (its file was changed)");
+
+  /* a copy that was taken in time is good, and what keeps it knows where it is from */
+  g_assert_true (g_file_set_contents (path, (const char *) bytes, (gssize) (offset + N * sizeof (float)), NULL));
+  g_autoptr (OrtrainTensor) fresh = ortrain_tensor_new_mapped (ORTRAIN_DTYPE_FLOAT32, dims, 1, file, offset, &error);
+  g_autoptr (OrtrainTensor) kept = ortrain_tensor_snapshot (fresh);
+  g_assert_true (ortrain_tensor_equal (kept, same));
+  g_clear_object (&fresh);
+  g_assert_cmpint (truncate (path, 3), ==, 0);
+  expect_changed (ortrain_tensor_get_bytes (kept, &error) == NULL, &error);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -464,6 +523,8 @@ main (int argc, char *argv[])
   g_test_add_func ("/files/idx", test_idx);
   g_test_add_func ("/files/idx/fashion-mnist", test_fashion_mnist);
   g_test_add_func ("/files/mapped", test_mapped);
+  g_test_add_data_func ("/files/cut/aligned", GSIZE_TO_POINTER (16), test_cut);
+  g_test_add_data_func ("/files/cut/misaligned", GSIZE_TO_POINTER (1), test_cut);
   int status = g_test_run ();
   g_autofree char *command = g_strdup_printf ("rm -rf '%s'", folder);
   return g_spawn_command_line_sync (command, NULL, NULL, NULL, NULL) ? status : 1;
