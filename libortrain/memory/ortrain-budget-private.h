@@ -27,6 +27,8 @@ typedef struct
   guint64 bytes;            /* of the memory of the device: the arena and what lives from step to step; 0: any number */
   guint level;              /* above 0: layers are computed again in any case, where that takes less; from 2 on, of what
                              * a cast has widened, its input is kept */
+  const GPtrArray *choices; /* of OrtrainRecomputeChoice: what is computed again besides, where that takes no more; or
+                             * NULL */
   gboolean any;             /* whether there is a plan is all that matters: those that need least are tried first */
   gboolean offloads;        /* values that are kept may leave the memory of a step until the backward pass */
   const gssize *persistent; /* [ORTRAIN_CATEGORY_OUTPUT + 1]: as ortrain_memory_plan_set_persistent; -1: the sums over

@@ -4,6 +4,7 @@
 #include "memory/ortrain-budget-answer-private.h"
 #include "memory/ortrain-budget-plans-private.h"
 #include "memory/ortrain-memory-plan-private.h"
+#include "memory/ortrain-recompute-choices-private.h"
 #include "memory/ortrain-recompute-layers-private.h"
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-offload-private.h"
@@ -587,10 +588,15 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
 {
   OrtrainPlanRequest for_base = *request;
   const gboolean has_booleans = ortrain_pack_bits_finds (source);
-  for_base.takes_graph = request->takes_graph && budget->bytes == 0 && budget->level == 0 && !has_booleans;
+  const gboolean has_choices = budget->choices != NULL && budget->choices->len > 0;
+  for_base.takes_graph =
+      request->takes_graph && budget->bytes == 0 && budget->level == 0 && !has_choices && !has_booleans;
   g_autoptr (OrtrainMemoryPlan) base = ortrain_budget_plan_graph (source, &for_base, budget, error);
   g_autoptr (OrtrainGraph) graph = g_object_ref (source);
   if (base != NULL && has_booleans && !ortrain_budget_take_bits (&graph, &base, request, budget, error))
+    return NULL;
+  if (base != NULL && has_choices && ortrain_budget_has_backward (base) &&
+      !ortrain_recompute_choices_take (budget->choices, &graph, &base, request, budget, error))
     return NULL;
   g_autofree gboolean *kept = NULL;
   OrtrainPlanRequest for_level = *request;

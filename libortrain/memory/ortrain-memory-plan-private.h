@@ -22,6 +22,7 @@ struct _OrtrainMemoryPlan
   guint32 *buffers; /* value->id → buffer, G_MAXUINT32 when it has none */
   guint n_buffers;
   guint n_layers;                     /* that a recompute level computes again; 0: none */
+  char *dropped_clusters;             /* of a recompute configuration, that would take more memory; NULL: none */
   guint first_backward, first_update; /* where there is none: that of the next phase, or the number of steps */
 
   gsize arena_bytes, lower_bound_bytes, host_arena_bytes;

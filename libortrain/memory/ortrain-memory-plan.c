@@ -60,6 +60,7 @@ ortrain_memory_plan_finalize (GObject *object)
   g_free (self->live);
   g_free (self->high_water);
   g_clear_object (&self->graph);
+  g_free (self->dropped_clusters);
   G_OBJECT_CLASS (ortrain_memory_plan_parent_class)->finalize (object);
 }
 
@@ -487,6 +488,12 @@ guint
 ortrain_memory_plan_get_n_layers (OrtrainMemoryPlan *self)
 {
   return self->n_layers;
+}
+
+const char *
+ortrain_memory_plan_get_dropped_clusters (OrtrainMemoryPlan *self)
+{
+  return self->dropped_clusters;
 }
 
 gsize

@@ -52,9 +52,6 @@ OrtrainRecomputeCandidates *ortrain_recompute_candidates_new (OrtrainGraph *grap
 void ortrain_recompute_candidates_free (OrtrainRecomputeCandidates *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainRecomputeCandidates, ortrain_recompute_candidates_free)
 
-/* What is kept when candidates run again by the strategies that were chosen for them: [n_values], transfer full. */
-gboolean *ortrain_recompute_candidates_find_kept (const OrtrainRecomputeCandidates *self);
-
 /* The value whose bytes this one is. */
 OrtrainValue *ortrain_recompute_find_root (OrtrainValue *value);
 /* Bytes of all values, with sizes for symbols that are as usual as any: [n_values], transfer full. For choices that hold

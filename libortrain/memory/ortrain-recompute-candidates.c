@@ -324,30 +324,3 @@ ortrain_recompute_candidates_free (OrtrainRecomputeCandidates *self)
   g_object_unref (self->graph);
   g_free (self);
 }
-
-gboolean *
-ortrain_recompute_candidates_find_kept (const OrtrainRecomputeCandidates *self)
-{
-  gboolean *kept = g_new (gboolean, self->graph->values->len + 1);
-  for (guint v = 0; v < self->graph->values->len; v++)
-    {
-      const OrtrainValue *value = self->graph->values->pdata[v];
-      /* what nobody reads in the backward pass is on the way of others */
-      kept[v] = value->producer == NULL || ortrain_recompute_lives_anyhow (value) ||
-                ortrain_recompute_is_read_backward (value) || !ortrain_recompute_may_run_again (value->producer);
-    }
-  for (guint c = 0; c < self->candidates->len; c++)
-    {
-      const OrtrainRecomputeCandidate *candidate = self->candidates->pdata[c];
-      for (guint k = 0; k < candidate->outputs->len && candidate->strategy != ORTRAIN_RECOMPUTE_STRATEGY_NONE; k++)
-        kept[((OrtrainValue *) candidate->outputs->pdata[k])->id] = FALSE;
-    }
-  for (guint c = 0; c < self->candidates->len; c++)
-    {
-      const OrtrainRecomputeCandidate *candidate = self->candidates->pdata[c];
-      const GPtrArray *also = candidate->ways[candidate->strategy].kept;
-      for (guint i = 0; also != NULL && i < also->len; i++)
-        kept[((OrtrainValue *) also->pdata[i])->id] = TRUE;
-    }
-  return kept;
-}

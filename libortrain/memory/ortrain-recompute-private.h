@@ -18,6 +18,7 @@ typedef struct
   guint n_recomputed;       /* values that are computed again */
   GPtrArray *clusters;      /* of OrtrainRecomputeCluster, in topological order of the first of each */
   GPtrArray *opportunities; /* of OrtrainRecomputeOpportunity */
+  GPtrArray *choices;       /* of OrtrainRecomputeChoice, for OrtrainBudget */
 } OrtrainRecomputeReport;
 
 /* Nodes with the same ways to compute the same outputs again. */
@@ -29,7 +30,8 @@ typedef struct
   char *outputs[3];              /* "[batch, seq, 768], 4 bytes each, 100% saved" … joined by line breaks */
 } OrtrainRecomputeOpportunity;
 
-/* Rewrites the graph as plans say. config: plans, or the path of a file with some. SESSION_ERROR_OPTION. */
+/* Chooses as plans say. The graph is not changed: `choices` are carried out for each plan. config: plans, or the path of a
+ * file with some. SESSION_ERROR_OPTION. */
 OrtrainRecomputeReport *ortrain_recompute_run (OrtrainGraph *graph, const char *config, GError **error);
 /* What could be computed again, and what of it is, at a level above 0, in a plan of the graph, or NULL before there is one.
  * The graph is not changed. */

@@ -5,6 +5,7 @@
 #include "core/ortrain-errors.h"
 #include "core/ortrain-text-private.h"
 #include "memory/ortrain-recompute-candidates-private.h"
+#include "memory/ortrain-recompute-choices-private.h"
 #include "memory/ortrain-recompute-config-private.h"
 #include "transform/ortrain-recompute-private.h"
 
@@ -508,10 +509,10 @@ report_new (guint level, const char *config)
   return self;
 }
 
-/* graph: changed, all but for the choice itself where `carry_out` is not set. requests: NULL at levels above 0. */
+/* graph: changed. requests: NULL at levels above 0. */
 static OrtrainRecomputeReport *
 analyze (OrtrainGraph *graph, OrtrainRecomputeReport *report, const GArray *requests, OrtrainMemoryPlan *plan,
-         gboolean carry_out, GError **error)
+         GError **error)
 {
   const guint n_values = graph->values->len;
   g_autofree gint64 *bytes = ortrain_recompute_probe_bytes (graph);
@@ -539,10 +540,9 @@ analyze (OrtrainGraph *graph, OrtrainRecomputeReport *report, const GArray *requ
   for (guint c = 0; c < candidates->candidates->len; c++)
     report->n_recomputed +=
         ((OrtrainRecomputeCandidate *) candidates->candidates->pdata[c])->strategy != ORTRAIN_RECOMPUTE_STRATEGY_NONE;
-  if (!carry_out)
-    return report;
-  g_autofree gboolean *kept = ortrain_recompute_candidates_find_kept (candidates);
-  return ortrain_recompute_apply (graph, kept, error) ? report : NULL;
+  if (requests != NULL)
+    report->choices = ortrain_recompute_choices_new (candidates);
+  return report;
 }
 
 OrtrainRecomputeReport *
@@ -552,7 +552,7 @@ ortrain_recompute_list (OrtrainGraph *graph, guint level, OrtrainMemoryPlan *pla
   g_autoptr (GArray) none = ortrain_recompute_config_parse ("", NULL);
   g_autoptr (OrtrainRecomputeReport) report = report_new (level, NULL);
   report->planned = plan != NULL;
-  if (analyze (clone, report, level == 0 ? none : NULL, plan, FALSE, NULL) == NULL)
+  if (analyze (clone, report, level == 0 ? none : NULL, plan, NULL) == NULL)
     return report_new (level, NULL);
   return g_steal_pointer (&report);
 }
@@ -563,19 +563,9 @@ ortrain_recompute_run (OrtrainGraph *graph, const char *config, GError **error)
   g_autoptr (GArray) requests = ortrain_recompute_config_read (config, error);
   if (requests == NULL)
     return NULL;
-  /* where nothing comes of it, the graph stays as it was */
   g_autoptr (OrtrainGraph) clone = ortrain_graph_clone (graph);
   g_autoptr (OrtrainRecomputeReport) report = report_new (0, config);
-  if (analyze (clone, report, requests, NULL, FALSE, error) == NULL)
-    return NULL;
-  if (report->n_recomputed == 0)
-    return g_steal_pointer (&report);
-  ortrain_recompute_report_unref (g_steal_pointer (&report));
-  report = report_new (0, config);
-  if (analyze (graph, report, requests, NULL, TRUE, error) == NULL)
-    return NULL;
-  ortrain_graph_remove_dead (graph);
-  return g_steal_pointer (&report);
+  return analyze (clone, report, requests, NULL, error) != NULL ? g_steal_pointer (&report) : NULL;
 }
 
 /* ---- the report ---- */
@@ -593,6 +583,7 @@ report_clear (gpointer data)
   g_free (self->config);
   g_ptr_array_unref (self->clusters);
   g_ptr_array_unref (self->opportunities);
+  g_clear_pointer (&self->choices, g_ptr_array_unref);
 }
 
 void

@@ -31,6 +31,7 @@ typedef struct
   float overflows_above;        /* a loss scale above it makes up for gradients that are not finite */
   OrtrainFeedSlots *feed_slots; /* where feeds wait for the device; NULL: the caller keeps them until it has waited */
   guint recompute_level;        /* above 0: layers are computed again in the backward pass */
+  GPtrArray *recompute_choices; /* of a recompute configuration, or NULL */
   guint64 memory_budget;        /* bytes that a run may hold, with what lives from run to run; 0: any number */
   gboolean offloads;            /* a budget may be met by values that leave the memory of a step for a while */
   guint max_plans;              /* plans kept, the least recently used goes first; 0: 16 */

@@ -30,6 +30,8 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
   OrtrainExecutor *self = g_new0 (OrtrainExecutor, 1);
   self->graph = g_object_ref (graph);
   self->config = *config;
+  if (config->recompute_choices != NULL)
+    g_ptr_array_ref (config->recompute_choices);
   self->guarded = g_strdupv ((char **) config->guarded);
   self->config.guarded = (const char *const *) self->guarded;
   if (self->config.max_plans == 0)
@@ -88,6 +90,7 @@ ortrain_executor_free (OrtrainExecutor *self)
   g_free (self->outputs);
   g_strfreev (self->guarded);
   g_free (self->untrainable);
+  g_clear_pointer (&self->config.recompute_choices, g_ptr_array_unref);
   g_ptr_array_unref (self->entries);
   ortrain_kernel_cache_free (self->kernels);
   ortrain_budget_family_free (self->family);
@@ -331,6 +334,7 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
 {
   const OrtrainBudget budget = { .bytes = self->config.memory_budget,
                                  .level = self->config.recompute_level,
+                                 .choices = self->config.recompute_choices,
                                  .offloads = self->config.offloads,
                                  .persistent = self->persistent,
                                  .family = self->family };
@@ -363,6 +367,7 @@ ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint64 
 {
   const OrtrainBudget within = { .bytes = budget,
                                  .level = self->config.recompute_level,
+                                 .choices = self->config.recompute_choices,
                                  .any = any,
                                  .offloads = offloads || self->config.offloads,
                                  .persistent = self->persistent };

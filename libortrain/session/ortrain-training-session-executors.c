@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "memory/ortrain-recompute-private.h"
 #include "model/ortrain-model-private.h"
 #include "session/ortrain-padding-rows-private.h"
 #include "session/ortrain-stop-gradient-private.h"
@@ -36,6 +37,7 @@ ortrain_training_session_make_executors (OrtrainTrainingSession *self, OrtrainTr
       config.training = i == ORTRAIN_TRAINING_RUN_TRAIN;
       config.guarded = config.training ? guarded : NULL;
       config.overflows_above = self->rule.scaling.is_dynamic ? (float) self->rule.scaling.minimum : -1;
+      config.recompute_choices = config.training && graph->recompute != NULL ? graph->recompute->choices : NULL;
       config.feed_slots = config.training ? self->feed_slots : NULL;
       executors[i] = ortrain_executor_new (graphs[i], &config, error);
       if (executors[i] == NULL)

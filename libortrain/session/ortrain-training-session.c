@@ -417,7 +417,8 @@ ortrain_training_session_get_training_graph (OrtrainTrainingSession *self)
  *
  * Lists what was decided about losses, updates and outputs when the session was created: that a loss starts from the
  * scores before a softmax at the end of the model, which gradients are kept, which outputs are not computed, and why; and
- * of the last plan, that a recompute level above 0 saves nothing.
+ * of the last plan, that a recompute level above 0 saves nothing, and which clusters of a recompute configuration would take
+ * more memory than they save.
  *
  * Returns: (transfer full) (array zero-terminated=1): one sentence each
  */
@@ -432,6 +433,14 @@ ortrain_training_session_get_notes (OrtrainTrainingSession *self)
   if (self->last_plan != NULL && ortrain_memory_plan_get_n_layers (self->last_plan) == 0 &&
       ortrain_training_options_get_memory_opt_level (self->options) > 0)
     g_strv_builder_add (notes, "nothing is recomputed: the model has no layers that would save something");
+  const char *dropped = self->last_plan != NULL ? ortrain_memory_plan_get_dropped_clusters (self->last_plan) : NULL;
+  if (dropped != NULL)
+    {
+      g_autofree char *note = g_strconcat (
+          "memory-opt-config: what computing these again needs is more than it saves, so that they are kept: ", dropped,
+          NULL);
+      g_strv_builder_add (notes, note);
+    }
   g_mutex_unlock (&self->lock);
   return g_strv_builder_end (notes);
 }

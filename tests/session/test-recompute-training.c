@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "all-cases.h"
 #include "fixture.h"
 
 #include "memory/ortrain-memory-plan-private.h"
@@ -11,10 +12,12 @@
 #define N_STEPS 5
 
 static OrtrainTrainingSession *
-make_session (TestModel *model, guint level, const char *config)
+make_session_in (TestModel *model, OrtrainPrecision precision, guint64 budget, guint level, const char *config)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+  ortrain_training_options_set_precision (options, precision);
+  ortrain_training_options_set_memory_budget (options, budget);
   ortrain_training_options_set_memory_opt_level (options, level);
   ortrain_training_options_set_memory_opt_config (options, config);
   OrtrainTrainingSession *session = ortrain_training_session_new (model->model, options, &error);
@@ -22,17 +25,29 @@ make_session (TestModel *model, guint level, const char *config)
   return session;
 }
 
+static OrtrainTrainingSession *
+make_session (TestModel *model, guint level, const char *config)
+{
+  return make_session_in (model, ORTRAIN_PRECISION_F32, 0, level, config);
+}
+
 static void
-train (OrtrainTrainingSession *session, TestModel *model, double *losses)
+train_steps (OrtrainTrainingSession *session, TestModel *model, guint n_steps, double *losses)
 {
   g_autoptr (GError) error = NULL;
-  for (guint s = 0; s < N_STEPS; s++)
+  for (guint s = 0; s < n_steps; s++)
     {
       losses[s] = ortrain_training_session_train_step (session, test_model_feeds (model, s), &error);
       g_assert_no_error (error);
       ortrain_training_session_optimizer_step (session, &error);
       g_assert_no_error (error);
     }
+}
+
+static void
+train (OrtrainTrainingSession *session, TestModel *model, double *losses)
+{
+  train_steps (session, model, N_STEPS, losses);
 }
 
 /* Runs of something other than a fused chain, or a view. */
@@ -187,6 +202,76 @@ test_first_ones (void)
   g_assert_false (g_hash_table_contains (names[1], last));
 }
 
+/* ---- Each cluster alone, and all, in 16 bits ---- */
+
+#define N_STEPS_16 2
+
+static gsize
+get_peak (OrtrainTrainingSession *session)
+{
+  return ortrain_memory_plan_get_peak_bytes (ortrain_training_session_get_memory_plan (session));
+}
+
+/* most: what the plan may take. Returns what it takes. */
+static gsize
+check_config (TestModel *model, OrtrainPrecision precision, guint64 budget, guint level, const char *config,
+              const double *losses, gsize most)
+{
+  double found[N_STEPS_16];
+  g_autoptr (OrtrainTrainingSession) session = make_session_in (model, precision, budget, level, config);
+  train_steps (session, model, N_STEPS_16, found);
+  g_test_message ("%s, level %u: peak %" G_GSIZE_FORMAT " of %" G_GSIZE_FORMAT, config != NULL ? config : "none", level,
+                  get_peak (session), most);
+  g_assert_cmpmem (losses, sizeof found, found, sizeof found);
+  g_assert_cmpuint (get_peak (session), <=, most);
+  return get_peak (session);
+}
+
+static void
+test_clusters (gconstpointer name)
+{
+  static const OrtrainPrecision precisions[] = { ORTRAIN_PRECISION_BF16, ORTRAIN_PRECISION_FP16,
+                                                 ORTRAIN_PRECISION_F32 };
+  for (guint p = 0; p < (tests_run_all_cases () ? 3 : 1); p++)
+    {
+      double losses[N_STEPS_16];
+      const OrtrainPrecision precision = precisions[p];
+      g_autoptr (TestModel) model = test_model_load (name);
+      g_autoptr (OrtrainTrainingSession) plain = make_session_in (model, precision, 0, 0, NULL);
+      train_steps (plain, model, N_STEPS_16, losses);
+      const gsize peak = get_peak (plain);
+      g_autoptr (GListModel) clusters = ortrain_training_session_get_recompute_clusters (plain);
+      for (guint i = 0; i < g_list_model_get_n_items (clusters); i++)
+        {
+          g_autoptr (OrtrainRecomputeCluster) cluster = g_list_model_get_item (clusters, i);
+          const char *config = ortrain_recompute_cluster_get_configuration (cluster);
+          check_config (model, precision, 0, 0, config, losses, peak);
+        }
+      g_autofree char *all = join_plans (clusters, 1);
+      const gsize with_all = check_config (model, precision, 0, 0, all, losses, peak);
+      check_config (model, precision, 0, 1, NULL, losses, peak);
+      check_config (model, precision, 0, 2, NULL, losses, peak);
+      check_config (model, precision, with_all, 0, all, losses, with_all);
+    }
+}
+
+/* BERT's residual sums, which others are computed from, take more when they run again: they are kept, and it is said. */
+static void
+test_dropped (void)
+{
+  double losses[N_STEPS_16];
+  g_autoptr (TestModel) model = test_model_load ("bert");
+  g_autoptr (OrtrainTrainingSession) session =
+      make_session_in (model, ORTRAIN_PRECISION_BF16, 0, 0, "MatMul+Add+Add+:1:-1,MatMul+Add+Reshape+:1:-1");
+  g_auto (GStrv) before = ortrain_training_session_get_notes (session);
+  train_steps (session, model, N_STEPS_16, losses);
+  g_auto (GStrv) notes = ortrain_training_session_get_notes (session);
+  g_assert_cmpuint (g_strv_length (notes), ==, g_strv_length (before) + 1);
+  const char *note = notes[g_strv_length (notes) - 1];
+  g_assert_nonnull (strstr (note, "MatMul+Add+Add+:1"));
+  g_assert_null (strstr (note, "MatMul+Add+Reshape+:1"));
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -194,5 +279,14 @@ main (int argc, char *argv[])
   test_models_add ("/recompute-training/same-bits", test_same_bits);
   g_test_add_func ("/recompute-training/counts", test_counts);
   g_test_add_func ("/recompute-training/first-ones", test_first_ones);
+  g_test_add_func ("/recompute-training/dropped", test_dropped);
+  static const char *const few[] = { "bert", "gpt2", "lstm", "mobilenet" };
+  for (guint i = 0; i < G_N_ELEMENTS (few) && !tests_run_all_cases (); i++)
+    {
+      g_autofree char *path = g_strconcat ("/recompute-training/clusters/", few[i], NULL);
+      g_test_add_data_func (path, few[i], test_clusters);
+    }
+  if (tests_run_all_cases ())
+    test_models_add ("/recompute-training/clusters", test_clusters);
   return g_test_run ();
 }
