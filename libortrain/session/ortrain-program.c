@@ -510,13 +510,13 @@ submit_segment (OrtrainProgram *self, Segment *segment, guint first, guint end, 
 {
   OrtrainExecution *execution = self->execution;
   const OrtrainPlanStep *step = &self->steps[segment->first];
-  const guint32 *waits = ortrain_memory_plan_peek_waits (self->plan, NULL) + step->first_wait;
+  const guint32 *waits = ortrain_memory_plan_peek_waits (self->plan, NULL); /* NULL: nothing waits */
   if (segment->joins && first == segment->first &&
       (!join_streams (self, FALSE, error) || !join_streams (self, TRUE, error)))
     return FALSE;
   for (guint w = 0; w < step->n_waits && first == segment->first; w++)
-    if (!ortrain_execution_wait_stream (execution, segment->stream, self->steps[waits[w]].stream,
-                                        self->events[waits[w]], error))
+    if (!ortrain_execution_wait_stream (execution, segment->stream, self->steps[waits[step->first_wait + w]].stream,
+                                        self->events[waits[step->first_wait + w]], error))
       return FALSE;
   const gboolean whole = first == segment->first && end == segment->end;
   return (whole ? launch_segment (self, segment, cancellable, error)
