@@ -15,6 +15,7 @@
 #include "model/ortrain-graph-reader-state-private.h"
 
 #include "core/ortrain-text-private.h"
+#include "graph/ortrain-scoped-name-private.h"
 #include "model/ortrain-node-metadata-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -93,9 +94,22 @@ own_name (const char *path)
   return dot != NULL ? dot + 1 : path;
 }
 
+typedef enum
+{
+  KIND_OTHER,
+  KIND_WEIGHT,
+  KIND_BIAS,
+} Kind;
+
+static Kind
+get_kind (const char *path)
+{
+  return g_str_has_suffix (path, "bias") ? KIND_BIAS : g_str_has_suffix (path, "weight") ? KIND_WEIGHT : KIND_OTHER;
+}
+
 /* The input is called as another tensor of the program; `called` has those of the node's call that no other input is. */
 static const char *
-choose (const OrtrainReaderState *state, const OrtrainValue *merged, const GPtrArray *called)
+choose (const OrtrainReaderState *state, const OrtrainValue *merged, const char *merged_name, const GPtrArray *called)
 {
   const char *found = NULL;
   for (guint i = 0; i < called->len; i++)
@@ -103,9 +117,9 @@ choose (const OrtrainReaderState *state, const OrtrainValue *merged, const GPtrA
       const char *name = called->pdata[i];
       if (!is_missing (state, merged, name))
         continue;
-      if (g_str_equal (own_name (name), own_name (merged->name)))
+      if (g_str_equal (own_name (name), own_name (merged_name)))
         return name;
-      found = found == NULL ? name : found;
+      found = found == NULL && get_kind (name) == get_kind (merged_name) ? name : found;
     }
   return found;
 }
@@ -224,26 +238,55 @@ ortrain_reader_put_back_biases (OrtrainReaderState *state, GError **error)
 
 /* ---- nodes ---- */
 
+/* Whether it was named after a tensor of the program that is not in the file, such as a scale with two more axes. */
+static gboolean
+is_form (const OrtrainReaderState *state, const OrtrainValue *value)
+{
+  const char *name = ortrain_scoped_name_of (value);
+  return name != NULL && value->scoped_name != 0 && g_hash_table_contains (state->program_tensors, name) &&
+         ortrain_graph_find_value (value->graph, name) == NULL;
+}
+
+static void
+split_form (OrtrainReaderState *state, OrtrainNode *node, guint input, const GPtrArray *called)
+{
+  OrtrainValue *value = node->inputs->pdata[input];
+  const char *known = ortrain_scoped_name_of (value);
+  if (g_ptr_array_find_with_equal_func ((GPtrArray *) called, known, g_str_equal, NULL) || may_be_tied (state, value))
+    return;
+  const char *name = choose (state, value, known, called);
+  if (name != NULL && g_str_equal (own_name (name), own_name (known)))
+    split (state, node, input, value, name);
+}
+
 void
 ortrain_reader_split_merged (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto, OrtrainNode *node)
 {
   guint32 inputs = 0; /* those that are tensors of the program, by their names */
+  guint32 forms = 0;  /* those that the exporter made of a tensor of the program */
   guint n = 0;
   for (guint i = 0; i < MIN (node->inputs->len, 32) && g_hash_table_size (state->placeholders) > 0; i++)
     {
       const OrtrainValue *value = node->inputs->pdata[i];
-      if (value == NULL || value->kind != ORTRAIN_VALUE_INITIALIZER || !ortrain_dtype_is_floating (value->dtype) ||
-          !g_hash_table_contains (state->program_tensors, value->name))
+      if (value == NULL || value->kind != ORTRAIN_VALUE_INITIALIZER || !ortrain_dtype_is_floating (value->dtype))
         continue;
+      if (!g_hash_table_contains (state->program_tensors, value->name))
+        {
+          forms |= is_form (state, value) ? 1u << i : 0;
+          continue;
+        }
       inputs |= 1u << i;
       n++;
     }
   const guint bias = find_left_out_bias (node);
-  if ((inputs == 0 && bias == 0) || g_hash_table_size (state->placeholders) == 0)
+  if ((inputs == 0 && forms == 0 && bias == 0) || g_hash_table_size (state->placeholders) == 0)
     return;
   g_autoptr (GPtrArray) called = list_called (state, proto);
   if (bias > 0)
     remember_bias (state, node, bias, called);
+  for (guint i = 0; i < 32; i++)
+    if (forms >> i & 1)
+      split_form (state, node, i, called);
   /* As many as the call has: the same order. An exporter that reorders them leaves names that do not fit. */
   gboolean in_order = called->len == n;
   for (guint i = 0, k = 0; in_order && i < 32; i++)
@@ -251,7 +294,9 @@ ortrain_reader_split_merged (OrtrainReaderState *state, const Ortrain__Ox__NodeP
       {
         const OrtrainValue *value = node->inputs->pdata[i];
         const char *name = called->pdata[k++];
-        in_order = g_str_equal (name, value->name) || is_missing (state, value, name);
+        const Kind here = get_kind (value->name), there = get_kind (name);
+        in_order = g_str_equal (name, value->name) ||
+                   (is_missing (state, value, name) && (here == there || here == KIND_OTHER || there == KIND_OTHER));
       }
   for (guint i = 0; !in_order && i < 32; i++)
     {
@@ -268,7 +313,7 @@ ortrain_reader_split_merged (OrtrainReaderState *state, const Ortrain__Ox__NodeP
       if (!(inputs >> i & 1))
         continue;
       OrtrainValue *value = node->inputs->pdata[i];
-      const char *name = in_order ? called->pdata[k++] : choose (state, value, called);
+      const char *name = in_order ? called->pdata[k++] : choose (state, value, value->name, called);
       if (name == NULL || g_str_equal (name, value->name) || may_be_tied (state, value))
         continue;
       split (state, node, i, value, name);

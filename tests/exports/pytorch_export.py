@@ -21,7 +21,7 @@ import torch.onnx
 from pytorch_case import EXPORTERS, Case, build, export, train
 from torch import nn
 
-SECONDS = 240
+SECONDS = 900
 
 
 def array(x):

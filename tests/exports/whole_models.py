@@ -54,7 +54,8 @@ def hugging(kind, model, *inputs, names=("input_ids",), output="logits", fixed=N
 EAGER = {"Gemma2", "Deberta", "DebertaV2", "XLNet", "MPNet", "Bloom", "T5", "GPTNeo", "Funnel", "Swin", "Mamba", "SegFormer", "ConvNext", "ResNet"}
 BATCH, SEQUENCE = {(0, 0): "batch"}, {(0, 0): "batch", (0, 1): "seq"}
 NO_CACHE = {"use_cache": False}
-CAUSAL = {"dynamic": SEQUENCE, "use_cache": False}
+MASK = lambda generator: torch.ones((2, 8), dtype=torch.int64)  # without one, transformers looks for packed sequences by aten::diff
+CAUSAL = {"names": ("input_ids", "attention_mask"), "dynamic": SEQUENCE | {(1, 0): "batch", (1, 1): "seq"}, "use_cache": False}
 GATED = TEXT | {"num_key_value_heads": 1, "head_dim": 8, "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 VISION = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "image_size": 32, "patch_size": 8, "num_labels": 5}
 
@@ -68,19 +69,19 @@ TRANSFORMERS = {
     "deberta_v2": hugging("DebertaV2", "ForTokenClassification", relative_attention=True, position_buckets=4, pos_att_type=["p2c", "c2p"], **TEXT),
     "mpnet": hugging("MPNet", "ForTokenClassification", **TEXT),
     "modernbert": hugging("ModernBert", "ForMaskedLM", pad_token_id=0, global_attn_every_n_layers=2, local_attention=4, **TEXT),
-    "gpt2": hugging("GPT2", "LMHeadModel", vocab_size=40, n_embd=16, n_layer=2, n_head=2, n_positions=32, **CAUSAL),
-    "gpt_neo": hugging("GPTNeo", "ForCausalLM", vocab_size=40, hidden_size=16, num_layers=2, num_heads=2, max_position_embeddings=32,
+    "gpt2": hugging("GPT2", "LMHeadModel", IDS, MASK, vocab_size=40, n_embd=16, n_layer=2, n_head=2, n_positions=32, **CAUSAL),
+    "gpt_neo": hugging("GPTNeo", "ForCausalLM", IDS, MASK, vocab_size=40, hidden_size=16, num_layers=2, num_heads=2, max_position_embeddings=32,
                        attention_types=[[["global", "local"], 1]], window_size=4, **CAUSAL),
-    "gpt_neox": hugging("GPTNeoX", "ForCausalLM", **TEXT, **CAUSAL),
-    "opt": hugging("OPT", "ForCausalLM", vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, ffn_dim=24, word_embed_proj_dim=16, **CAUSAL),
-    "bloom": hugging("Bloom", "ForCausalLM", vocab_size=40, hidden_size=16, n_layer=2, n_head=2, **CAUSAL),
-    "llama": hugging("Llama", "ForCausalLM", **GATED, **CAUSAL),
-    "mistral": hugging("Mistral", "ForCausalLM", **GATED, **CAUSAL),
-    "qwen2": hugging("Qwen2", "ForCausalLM", **{k: v for k, v in GATED.items() if k != "head_dim"}, **CAUSAL),
-    "qwen3": hugging("Qwen3", "ForCausalLM", **GATED, **CAUSAL),
-    "gemma2": hugging("Gemma2", "ForCausalLM", **GATED, **CAUSAL),
-    "phi3": hugging("Phi3", "ForCausalLM", **{k: v for k, v in GATED.items() if k != "head_dim"}, **CAUSAL),
-    "mixtral": hugging("Mixtral", "ForCausalLM", num_local_experts=3, num_experts_per_tok=2, **GATED, **CAUSAL),
+    "gpt_neox": hugging("GPTNeoX", "ForCausalLM", IDS, MASK, **TEXT, **CAUSAL),
+    "opt": hugging("OPT", "ForCausalLM", IDS, MASK, vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, ffn_dim=24, word_embed_proj_dim=16, **CAUSAL),
+    "bloom": hugging("Bloom", "ForCausalLM", IDS, MASK, vocab_size=40, hidden_size=16, n_layer=2, n_head=2, **CAUSAL),
+    "llama": hugging("Llama", "ForCausalLM", IDS, MASK, **GATED, **CAUSAL),
+    "mistral": hugging("Mistral", "ForCausalLM", IDS, MASK, **GATED, **CAUSAL),
+    "qwen2": hugging("Qwen2", "ForCausalLM", IDS, MASK, **{k: v for k, v in GATED.items() if k != "head_dim"}, **CAUSAL),
+    "qwen3": hugging("Qwen3", "ForCausalLM", IDS, MASK, **GATED, **CAUSAL),
+    "gemma2": hugging("Gemma2", "ForCausalLM", IDS, MASK, **GATED, **CAUSAL),
+    "phi3": hugging("Phi3", "ForCausalLM", IDS, MASK, **{k: v for k, v in GATED.items() if k != "head_dim"}, **CAUSAL),
+    "mixtral": hugging("Mixtral", "ForCausalLM", IDS, MASK, num_local_experts=3, num_experts_per_tok=2, **GATED, **CAUSAL),
     "mamba": hugging("Mamba", "ForCausalLM", vocab_size=40, hidden_size=16, num_hidden_layers=2, state_size=4, time_step_rank=2, use_cache=False),
     "t5": hugging("T5", "ForConditionalGeneration", IDS, integers(40, 2, 6), names=("input_ids", "decoder_input_ids"), vocab_size=40, d_model=16,
                   d_kv=8, d_ff=24, num_layers=2, num_heads=2, use_cache=False),

@@ -231,6 +231,39 @@ test_metadata (void)
   expect ("['linear']", "['', 'linear']", "%p_w", NULL, "w"); /* a parameter of the outermost module */
 }
 
+/* A scale that the exporter gave two more axes, once for the scales of two normalizations that were equal: each has its
+ * own. */
+static void
+test_split_forms (void)
+{
+  static const float ones[] = { 1, 1, 1 };
+  Proto *graph = proto_new ();
+  for (guint i = 0; i < 2; i++)
+    {
+      Proto *node = i == 0 ? proto_node ("Mul", "x,val_0", "h") : proto_node ("Mul", "h,val_0", "y");
+      proto_entry (node, 9, SCOPES, i == 0 ? "['', 'a', 'group_norm']" : "['', 'b', 'group_norm_1']");
+      proto_entry (node, 9, CALL,
+                   i == 0 ? "%group_norm = f(args = (%x, 1, %p_a_weight, %p_a_bias))"
+                          : "%group_norm_1 = f(args = (%h, 1, %p_b_weight, %p_b_bias))");
+      proto_message (graph, 1, node);
+    }
+  proto_message (graph, 5, proto_tensor ("val_0", 1, DIMS (1, 3), ones, sizeof ones));
+  proto_entry (graph, 16, "pkg.torch.export.ExportedProgram.graph_signature",
+               "p_a_weight: PARAMETER target='a.weight'\np_a_bias: PARAMETER target='a.bias'\n"
+               "p_b_weight: PARAMETER target='b.weight'\np_b_bias: PARAMETER target='b.bias'\n");
+  proto_string (graph, 2, "exported");
+  proto_message (graph, 11, proto_value ("x", 1, DIMS (4, 3)));
+  proto_message (graph, 12, proto_value ("y", 1, DIMS (4, 3)));
+  g_autoptr (GBytes) bytes = proto_model (graph, 8, 17);
+  g_autoptr (OrtrainModel) model = load (bytes, NULL);
+  OrtrainGraph *file_graph = ortrain_model_get_file_graph (model);
+  g_autofree char *first = get_scoped_name (model, "val_0");
+  g_assert_cmpstr (first, ==, "a.weight");
+  g_assert_nonnull (ortrain_graph_find_value (file_graph, "b.weight"));
+  const OrtrainNode *last = file_graph->nodes->pdata[1];
+  g_assert_cmpstr (ortrain_node_input (last, 1)->name, ==, "b.weight");
+}
+
 static void
 test_hostile (void)
 {
@@ -357,6 +390,7 @@ int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/scoped-names/split-forms", test_split_forms);
   g_test_add_func ("/scoped-names/exporters", test_exporters);
   g_test_add_func ("/scoped-names/nodes", test_nodes);
   g_test_add_func ("/scoped-names/trainable", test_trainable);
