@@ -18,6 +18,7 @@ STEPS, RATE = 6, 0.02
 FOLDED = "the exporter computed a constant from parameters, which is trained in their place"
 NORM = "the exporter folded BatchNormalization into the layer before it"
 BUFFER = "the older exporter names buffers as it names parameters"
+PADDING = "the older exporter does not write which row stands for padding: set_padding_row does it"
 
 
 def when(reason, *exporters):

@@ -14,7 +14,7 @@ import timm
 import torch
 import torchvision
 import transformers
-from pytorch_case import Case, integers
+from pytorch_case import NORM, PADDING, Case, integers, when
 from pytorch_export import export_all
 from torch import nn
 
@@ -40,7 +40,7 @@ class Output(nn.Module):
         return outputs[self.output]
 
 
-def hugging(kind, model, *inputs, names=("input_ids",), output="logits", fixed=None, dynamic=None, **options):
+def hugging(kind, model, *inputs, names=("input_ids",), output="logits", fixed=None, dynamic=None, differs="", **options):
     """kind and model are the beginnings and ends of class names: GPT2, LMHeadModel"""
     def make():
         config_class = getattr(transformers, f"{kind}Config")
@@ -48,7 +48,7 @@ def hugging(kind, model, *inputs, names=("input_ids",), output="logits", fixed=N
         config = config_class(**{k: v for k, v in NO_DROPOUT.items() if k in known}, **options)
         config._attn_implementation = "eager" if kind in EAGER else "sdpa"
         return Output(getattr(transformers, f"{kind}{model}")(config), names, output, **(fixed or {}))
-    return Case(make, inputs or (IDS,), train=True, dynamic=dynamic, tolerance=1e-4)
+    return Case(make, inputs or (IDS,), train=True, dynamic=dynamic, tolerance=1e-4, differs=differs)
 
 
 EAGER = {"Gemma2", "Deberta", "DebertaV2", "XLNet", "MPNet", "Bloom", "T5", "GPTNeo", "Funnel", "Swin", "Mamba", "SegFormer", "ConvNext", "ResNet"}
@@ -63,7 +63,7 @@ TRANSFORMERS = {
     "bert": hugging("Bert", "ForSequenceClassification", dynamic=SEQUENCE, **TEXT),
     "bert_masked": hugging("Bert", "ForMaskedLM", IDS, integers(2, 2, 8), names=("input_ids", "attention_mask"), **TEXT),
     "distilbert": hugging("DistilBert", "ForSequenceClassification", dynamic=SEQUENCE, vocab_size=40, dim=16, n_layers=2, n_heads=2, hidden_dim=24),
-    "roberta": hugging("Roberta", "ForTokenClassification", dynamic=SEQUENCE, **TEXT),
+    "roberta": hugging("Roberta", "ForTokenClassification", dynamic=SEQUENCE, differs=when(PADDING, "ts"), **TEXT),
     "albert": hugging("Albert", "ForSequenceClassification", dynamic=SEQUENCE, embedding_size=12, **TEXT),
     "electra": hugging("Electra", "ForTokenClassification", dynamic=SEQUENCE, embedding_size=12, **TEXT),
     "deberta_v2": hugging("DebertaV2", "ForTokenClassification", relative_attention=True, position_buckets=4, pos_att_type=["p2c", "c2p"], **TEXT),
@@ -103,7 +103,8 @@ TRANSFORMERS = {
 
 
 def vision(make, *inputs, dynamic=BATCH, rate=1e-4, tolerance=2e-4):
-    return Case(make, inputs or ((4, 3, 64, 64),), train=True, dynamic=dynamic, rate=rate, tolerance=tolerance)
+    return Case(make, inputs or ((4, 3, 64, 64),), train=True, dynamic=dynamic, rate=rate, tolerance=tolerance,
+                differs=when(NORM, "dyn"))
 
 
 def torchvision_model(name, **options):
