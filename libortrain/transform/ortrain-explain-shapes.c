@@ -9,9 +9,11 @@
 
 #define MAX_NODES 48    /* that are looked at behind an input, the nearest first */
 #define MAX_SIZES 12    /* that are tried for a dimension */
-#define MAX_TRIES 64    /* each of which infers the whole graph */
+#define MAX_TRIES 96    /* each of which infers the whole graph */
 #define MAX_GRAPH 20000 /* nodes of a graph for which that takes no time that anybody notices */
-#define MAX_ELEMENTS 8  /* of constants such as the shape of a Reshape */
+#define MAX_GRAPH_OF_NUMBERS 2000
+#define MAX_NUMBER 512 /* sizes up to here are tried one by one */
+#define MAX_ELEMENTS 8 /* of constants such as the shape of a Reshape */
 
 static void
 add_size (GArray *sizes, gint64 size)
@@ -67,7 +69,26 @@ typedef struct
   const OrtrainSpecializeInput *input;
   guint axis;
   gint64 size;
+  gboolean with_equal; /* those of the input's other dimensions, too, that are open and as large: pictures are square */
 } Change;
+
+static gboolean
+is_open (const OrtrainValue *value, guint axis)
+{
+  return (gint) axis >= value->rank || !ortrain_dim_is_int (value->dims[axis]);
+}
+
+/* The dimensions of the input that the change is of. */
+static void
+apply_change (const Change *change, const OrtrainValue *value, gint64 *dims)
+{
+  const OrtrainSpecializeInput *input = change->input;
+  memcpy (dims, input->dims, input->rank * sizeof *dims);
+  for (guint d = 1; d < input->rank; d++)
+    if (change->with_equal && is_open (value, d) && input->dims[d] == input->dims[change->axis])
+      dims[d] = change->size;
+  dims[change->axis] = change->size;
+}
 
 /* Whether the inputs are right with the change, in all places that have the same symbol. */
 static gboolean
@@ -82,9 +103,10 @@ is_right (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inp
       const OrtrainValue *other = ortrain_graph_find_value (graph, inputs[i].name);
       memcpy (own, inputs[i].dims, inputs[i].rank * sizeof *own);
       changed[i].dims = own;
+      if (&inputs[i] == change->input)
+        apply_change (change, value, own);
       for (guint d = 0; d < inputs[i].rank; d++)
-        if ((&inputs[i] == change->input && d == change->axis) ||
-            (other != NULL && (gint) d < other->rank && (gint) change->axis < value->rank &&
+        if ((other != NULL && (gint) d < other->rank && (gint) change->axis < value->rank &&
              ortrain_dim_equal (other->dims[d], value->dims[change->axis])))
           own[d] = change->size;
       if (inputs[i].contents != NULL && memcmp (own, inputs[i].dims, inputs[i].rank * sizeof *own) != 0)
@@ -108,48 +130,81 @@ is_tried (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint i, co
   return FALSE;
 }
 
-/* Counts the changes that make the inputs right; the last of them is in found. */
-static guint
-find_changes (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs, Change *found)
+/* The changes that are tried. */
+typedef struct
 {
-  guint n_right = 0, n_tries = 0;
-  for (guint i = 0; i < n_inputs; i++)
+  OrtrainGraph *graph;
+  const OrtrainSpecializeInput *inputs;
+  guint n_inputs, n_tries, n_right;
+  Change found; /* the last one that is right */
+} Search;
+
+static void
+try_change (Search *self, const OrtrainValue *value, const Change *change)
+{
+  if (change->size == change->input->dims[change->axis] || self->n_tries >= MAX_TRIES)
+    return;
+  self->n_tries++;
+  if (!is_right (self->graph, self->inputs, self->n_inputs, value, change))
+    return;
+  self->found = *change;
+  self->n_right++;
+}
+
+/* Sizes that stand in the model. */
+static void
+try_weights (Search *self, const OrtrainSpecializeInput *input, const OrtrainValue *value)
+{
+  g_autoptr (GArray) sizes = find_sizes (value);
+  for (guint d = input->rank; d-- > 0;)
+    if (is_open (value, d) && !is_tried (self->graph, self->inputs, (guint) (input - self->inputs), value, d))
+      for (guint k = 0; k < sizes->len; k++)
+        try_change (self, value, &(Change){ input, d, g_array_index (sizes, gint64, k), FALSE });
+}
+
+/* Sizes that do not: what a layer behind others wants follows from that of the input. The batch is none of them. */
+static void
+try_numbers (Search *self, const OrtrainSpecializeInput *input, const OrtrainValue *value)
+{
+  for (guint d = 1; d < input->rank; d++)
     {
-      const OrtrainValue *value = ortrain_graph_find_value (graph, inputs[i].name);
-      if (value == NULL || value->kind != ORTRAIN_VALUE_INPUT || inputs[i].contents != NULL)
-        continue;
-      g_autoptr (GArray) sizes = find_sizes (value);
-      for (guint d = inputs[i].rank; d-- > 0;)
-        {
-          if (((gint) d < value->rank && ortrain_dim_is_int (value->dims[d])) || is_tried (graph, inputs, i, value, d))
-            continue;
-          for (guint k = 0; k < sizes->len && n_tries < MAX_TRIES; k++)
-            {
-              const Change change = { &inputs[i], d, g_array_index (sizes, gint64, k) };
-              if (change.size == inputs[i].dims[d])
-                continue;
-              n_tries++;
-              if (!is_right (graph, inputs, n_inputs, value, &change))
-                continue;
-              *found = change;
-              n_right++;
-            }
-        }
+      gboolean is_first = is_open (value, d) && input->dims[d] > 0 && input->dims[d] <= MAX_NUMBER / 2;
+      for (guint k = 1; k < d; k++)
+        is_first = is_first && !(is_open (value, k) && input->dims[k] == input->dims[d]);
+      for (gint64 size = 1; is_first && size <= 2 * input->dims[d]; size++)
+        try_change (self, value, &(Change){ input, d, size, TRUE });
     }
-  return n_right;
+}
+
+static guint
+find_change (Search *self, void (*try_input) (Search *, const OrtrainSpecializeInput *, const OrtrainValue *))
+{
+  self->n_tries = self->n_right = 0;
+  for (guint i = 0; i < self->n_inputs; i++)
+    {
+      const OrtrainValue *value = ortrain_graph_find_value (self->graph, self->inputs[i].name);
+      if (value != NULL && value->kind == ORTRAIN_VALUE_INPUT && self->inputs[i].contents == NULL)
+        try_input (self, &self->inputs[i], value);
+    }
+  return self->n_right;
 }
 
 void
 ortrain_explain_shapes (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs, GError **error)
 {
-  Change change;
+  Search search = { graph, inputs, n_inputs };
   if (error == NULL || !g_error_matches (*error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE) ||
-      graph->nodes->len > MAX_GRAPH || find_changes (graph, inputs, n_inputs, &change) != 1)
+      graph->nodes->len > MAX_GRAPH)
+    return;
+  guint n_right = find_change (&search, try_weights);
+  if (n_right == 0 && graph->nodes->len <= MAX_GRAPH_OF_NUMBERS)
+    n_right = find_change (&search, try_numbers);
+  if (n_right != 1) /* several sizes are right: there is no telling which one is meant */
     return;
   gint64 dims[ORTRAIN_MAX_RANK];
-  memcpy (dims, change.input->dims, change.input->rank * sizeof *dims);
-  dims[change.axis] = change.size;
-  g_autofree char *is = ortrain_shape_to_string (change.input->dims, change.input->rank);
-  g_autofree char *wanted = ortrain_shape_to_string (dims, change.input->rank);
-  g_prefix_error (error, "Input '%s' is %s, the model needs %s: ", ortrain_text_show (change.input->name), is, wanted);
+  const OrtrainSpecializeInput *input = search.found.input;
+  apply_change (&search.found, ortrain_graph_find_value (graph, input->name), dims);
+  g_autofree char *is = ortrain_shape_to_string (input->dims, input->rank);
+  g_autofree char *wanted = ortrain_shape_to_string (dims, input->rank);
+  g_prefix_error (error, "Input '%s' is %s, the model needs %s: ", ortrain_text_show (input->name), is, wanted);
 }

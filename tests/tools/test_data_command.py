@@ -405,6 +405,15 @@ class Blame(Failures):
         save("conv.onnx", [node(b"Conv", [b"x", b"w"], b"y")], [tensor(b"w", 4, 3, 2, 2)], [value(b"x", b"n", b"c", b"h", b"w2")], [value(b"y", b"n", 4, b"p", b"q")])
         write("grey.npy", npy("f", (1, 1, 8, 8), [0.5] * 64))
         self.assertIn("Input 'x' is [1, 1, 8, 8], the model needs [1, 3, 8, 8]: ", self.fails(1, "run", "conv.onnx", "-i", "x=grey.npy"))
+        # sizes that stand nowhere in the model: 8 x 8 pictures and a sequence of 6 are what the last layer's 147 and 48 come from
+        save("deep.onnx", [node(b"Conv", [b"x", b"w"], b"c"), node(b"Flatten", [b"c"], b"f"), node(b"MatMul", [b"f", b"v"], b"y")],
+             [tensor(b"w", 3, 1, 2, 2), tensor(b"v", 147, 2)], [value(b"x", b"n", 1, b"h", b"w2")], [value(b"y", b"n", 2)])
+        write("nine.npy", npy("f", (2, 1, 9, 9), [0.5] * 162))
+        self.assertIn("Input 'x' is [2, 1, 9, 9], the model needs [2, 1, 8, 8]: ", self.fails(1, "run", "deep.onnx", "-i", "x=nine.npy"))
+        save("words.onnx", [node(b"Gather", [b"table", b"ids"], b"e"), node(b"Flatten", [b"e"], b"f"), node(b"MatMul", [b"f", b"v"], b"y")],
+             [tensor(b"table", 50, 8), tensor(b"v", 48, 2)], [value(b"ids", b"n", b"t", dtype=INT64)], [value(b"y", b"n", 2)])
+        write("ids.npy", npy("q", (2, 9), range(18)))
+        self.assertIn("Input 'ids' is [2, 9], the model needs [2, 6]: ", self.fails(1, "run", "words.onnx", "-i", "ids=ids.npy"))
         # a length that a constant decides
         save("parts.onnx", [node(b"Reshape", [b"x", b"shape"], b"p"), node(b"MatMul", [b"p", b"w"], b"y")],
              [tensor(b"shape", 3, ints=[0, 2, 8]), tensor(b"w", 8, 2)], [value(b"x", b"n", b"t")], [value(b"y", b"n", 2, 2)])
