@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "grad/ortrain-gradient-private.h"
+#include "grad/ortrain-branch-gradient-private.h"
 
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-grad-context-private.h"
@@ -94,6 +94,13 @@ needs_gradient (const Activity *activity, OrtrainNode *node)
   return out && in;
 }
 
+static gboolean
+has_gradient (OrtrainNode *node)
+{
+  return ortrain_node_has_flag (node, ORTRAIN_OP_CONTROL) ? ortrain_branch_gradient_refuse (node) == NULL
+                                                          : node->op != NULL && node->op->gradient != NULL;
+}
+
 /* The first active input of a node that its rule has no gradient of, though the output changes with it; -1: none. */
 static gint
 find_constant_input (const Activity *activity, const OrtrainNode *node)
@@ -118,7 +125,7 @@ ortrain_gradient_find_diagnostics (OrtrainGraph *graph, OrtrainValue *const *los
       if (!needs_gradient (&activity, node))
         continue;
       const OrtrainGradientDiagnostic diagnostic = { node, find_constant_input (&activity, node) };
-      gboolean is_blocked = node->op == NULL || node->op->gradient == NULL || diagnostic.input >= 0;
+      gboolean is_blocked = !has_gradient (node) || diagnostic.input >= 0;
       if (is_blocked)
         g_array_append_val (diagnostics, diagnostic);
       for (guint i = 0; i < node->inputs->len && !is_blocked; i++)
@@ -185,6 +192,106 @@ add_up (OrtrainGraph *graph, GPtrArray *contributions, GError **error)
   return sum;
 }
 
+/* value → its contributions */
+static GHashTable *
+new_contributions (void)
+{
+  return g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) g_ptr_array_unref);
+}
+
+static void
+contribute (GHashTable *contributions, OrtrainValue *value, OrtrainValue *gradient)
+{
+  GPtrArray *list = g_hash_table_lookup (contributions, value);
+  if (list == NULL)
+    {
+      list = g_ptr_array_new ();
+      g_hash_table_insert (contributions, value, list);
+    }
+  g_ptr_array_add (list, gradient);
+}
+
+/* Of all nodes between active values, in the reverse of the order of the graph, which is sorted. New values get ids above the
+ * arrays of `activity`, and are never looked up there. */
+static gboolean
+run_rules (OrtrainGraph *graph, const Activity *activity, GHashTable *contributions, GError **error)
+{
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
+  const guint n_old_values = graph->values->len;
+  gboolean ok = TRUE;
+  for (guint n = nodes->len; n-- > 0 && ok;)
+    {
+      OrtrainNode *node = nodes->pdata[n];
+      if (!needs_gradient (activity, node))
+        continue;
+      const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
+      g_autofree OrtrainValue **output_gradients = g_new0 (OrtrainValue *, n_outputs + 1);
+      g_autofree OrtrainValue **input_gradients = g_new0 (OrtrainValue *, n_inputs + 1);
+      g_autofree gboolean *requires_grad = g_new0 (gboolean, n_inputs + 1);
+      g_autofree gboolean *asked = g_new0 (gboolean, n_outputs + 1);
+      gboolean any = FALSE;
+      for (guint k = 0; k < n_outputs && ok; k++)
+        {
+          OrtrainValue *output = node->outputs->pdata[k];
+          GPtrArray *list = output != NULL ? g_hash_table_lookup (contributions, output) : NULL;
+          if (list == NULL)
+            continue;
+          output_gradients[k] = add_up (graph, list, error);
+          ok = output_gradients[k] != NULL;
+          any = TRUE;
+        }
+      if (!ok || !any)
+        continue;
+      for (guint i = 0; i < n_inputs; i++)
+        requires_grad[i] = carries (node, i) && is_active (activity, node->inputs->pdata[i]);
+
+      OrtrainGradContext ctx = {
+        graph, node, output_gradients, requires_grad, input_gradients, asked, n_outputs, NULL
+      };
+      ok = ortrain_node_has_flag (node, ORTRAIN_OP_CONTROL) ? ortrain_branch_gradient_write (&ctx, error)
+                                                            : ortrain_grad_run (&ctx, error);
+      for (guint i = 0; i < n_inputs && ok; i++)
+        {
+          if (!requires_grad[i])
+            continue;
+          /* A rule may have put other inputs on the node; contributions belong to the value that was there. */
+          OrtrainValue *input = node->inputs->pdata[i];
+          if (input->id >= n_old_values)
+            {
+              g_autofree char *text = ortrain_node_describe (node);
+              g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
+                           "The gradient rule of %s has changed its input %u", text, i);
+              ok = FALSE;
+              break;
+            }
+          contribute (contributions, input, input_gradients[i]);
+        }
+    }
+  return ok;
+}
+
+gboolean
+ortrain_gradient_accumulate (OrtrainGraph *graph, OrtrainValue *const *outputs, OrtrainValue *const *seeds, guint n,
+                             OrtrainValue *const *wanted, guint n_wanted, OrtrainValue **gradients, GError **error)
+{
+  Activity activity;
+  if (!ortrain_graph_sort (graph, error))
+    return FALSE;
+  find_active (graph, outputs, n, wanted, n_wanted, &activity);
+  g_autoptr (GHashTable) contributions = new_contributions ();
+  for (guint k = 0; k < n; k++)
+    contribute (contributions, outputs[k], seeds[k]);
+  gboolean ok = run_rules (graph, &activity, contributions, error);
+  for (guint i = 0; i < n_wanted && ok; i++)
+    {
+      GPtrArray *list = g_hash_table_lookup (contributions, wanted[i]);
+      gradients[i] = list != NULL ? add_up (graph, list, error) : NULL;
+      ok = list == NULL || gradients[i] != NULL;
+    }
+  activity_clear (&activity);
+  return ok;
+}
+
 gboolean
 ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *const *wanted, guint n_wanted,
                         OrtrainValue **gradients, GError **error)
@@ -216,72 +323,14 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
       return FALSE;
     }
 
-  /* value → its contributions; new values get ids above the arrays of `activity` and are never looked up there */
-  g_autoptr (GHashTable) contributions = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) g_ptr_array_unref);
-  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
-  const guint n_old_values = graph->values->len;
-
+  g_autoptr (GHashTable) contributions = new_contributions ();
   GPtrArray *seed = g_ptr_array_new ();
   g_ptr_array_add (seed, ortrain_graph_const_scalar (graph, loss->dtype, 1.0));
   if (loss->rank < 0)
     ortrain_value_set_shape (loss, loss->dtype, NULL, 0);
   g_hash_table_insert (contributions, loss, seed);
 
-  gboolean ok = TRUE;
-  for (guint n = nodes->len; n-- > 0 && ok;)
-    {
-      OrtrainNode *node = nodes->pdata[n];
-      if (!needs_gradient (&activity, node))
-        continue;
-      const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
-      g_autofree OrtrainValue **output_gradients = g_new0 (OrtrainValue *, n_outputs + 1);
-      g_autofree OrtrainValue **input_gradients = g_new0 (OrtrainValue *, n_inputs + 1);
-      g_autofree gboolean *requires_grad = g_new0 (gboolean, n_inputs + 1);
-      g_autofree gboolean *asked = g_new0 (gboolean, n_outputs + 1);
-      gboolean any = FALSE;
-      for (guint k = 0; k < n_outputs && ok; k++)
-        {
-          OrtrainValue *output = node->outputs->pdata[k];
-          GPtrArray *list = output != NULL ? g_hash_table_lookup (contributions, output) : NULL;
-          if (list == NULL)
-            continue;
-          output_gradients[k] = add_up (graph, list, error);
-          ok = output_gradients[k] != NULL;
-          any = TRUE;
-        }
-      if (!ok || !any)
-        continue;
-      for (guint i = 0; i < n_inputs; i++)
-        requires_grad[i] = carries (node, i) && is_active (&activity, node->inputs->pdata[i]);
-
-      OrtrainGradContext ctx = {
-        graph, node, output_gradients, requires_grad, input_gradients, asked, n_outputs, NULL
-      };
-      ok = ortrain_grad_run (&ctx, error);
-      for (guint i = 0; i < n_inputs && ok; i++)
-        {
-          if (!requires_grad[i])
-            continue;
-          /* A rule may have put other inputs on the node; contributions belong to the value that was there. */
-          OrtrainValue *input = node->inputs->pdata[i];
-          if (input->id >= n_old_values)
-            {
-              g_autofree char *text = ortrain_node_describe (node);
-              g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
-                           "The gradient rule of %s has changed its input %u", text, i);
-              ok = FALSE;
-              break;
-            }
-          GPtrArray *list = g_hash_table_lookup (contributions, input);
-          if (list == NULL)
-            {
-              list = g_ptr_array_new ();
-              g_hash_table_insert (contributions, input, list);
-            }
-          g_ptr_array_add (list, input_gradients[i]);
-        }
-    }
-
+  gboolean ok = run_rules (graph, &activity, contributions, error);
   for (guint i = 0; i < n_wanted && ok; i++)
     {
       GPtrArray *list = g_hash_table_lookup (contributions, wanted[i]);

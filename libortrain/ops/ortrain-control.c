@@ -105,6 +105,7 @@ copy_node (OrtrainGraph *graph, OrtrainNode *before, OrtrainNode *inner, GHashTa
                                  (OrtrainValue *const *) inputs->pdata, inputs->len, inner->outputs->len);
   ortrain_attributes_assign (copy->attributes, inner->attributes);
   copy->op = inner->op;
+  copy->phase = before->phase;
   for (guint k = 0; k < inner->outputs->len; k++)
     if (inner->outputs->pdata[k] == NULL)
       ortrain_node_drop_output (copy, k);
@@ -150,6 +151,7 @@ ortrain_control_take_branch (OrtrainGraph *graph, OrtrainNode *node, gboolean ta
         }
       /* an output of the graph keeps its name, and a branch may give one value twice */
       here = ortrain_upgrade_insert (graph, node, "Identity", &here, 1, NULL);
+      here->producer->phase = node->phase;
       g_ptr_array_add (added, g_object_ref (here->producer));
       ortrain_value_replace_uses (output, here);
     }

@@ -107,7 +107,8 @@ can_learn (const OrtrainValue *value)
     {
       const OrtrainUse *use = &value->uses.items[u];
       const OrtrainOpDef *op = use->node->op;
-      if (op == NULL || (op->gradient != NULL && !ortrain_channels_has_bit (op->no_grad_inputs, use->index)))
+      if (op == NULL || (op->flags & ORTRAIN_OP_CONTROL) ||
+          (op->gradient != NULL && !ortrain_channels_has_bit (op->no_grad_inputs, use->index)))
         return TRUE;
     }
   return FALSE;

@@ -3,6 +3,7 @@
 
 #include "core/ortrain-dtype-private.h"
 #include "ops/ortrain-channel-map-private.h"
+#include "ops/ortrain-control-private.h"
 #include "ops/ortrain-parameter-evidence-private.h"
 #include "ops/ortrain-stored-values-private.h"
 
@@ -195,6 +196,49 @@ visit_weight_inputs (Analysis *self, OrtrainNode *node)
     }
 }
 
+#define MAX_BRANCHES 16 /* inside of each other */
+
+/* The node in branches of `node` that reads its input `i` as a weight; or NULL. */
+static const OrtrainNode *
+find_weight_use (OrtrainNode *node, guint i, guint depth)
+{
+  for (guint b = 0; b < 2 && depth < MAX_BRANCHES; b++)
+    {
+      OrtrainGraph *branch = ortrain_control_get_branch (node, b);
+      const OrtrainValue *inner = branch != NULL && i - 1 < branch->inputs->len ? branch->inputs->pdata[i - 1] : NULL;
+      for (guint u = 0; inner != NULL && u < inner->uses.n; u++)
+        {
+          const OrtrainUse *use = &inner->uses.items[u];
+          const OrtrainNode *found = NULL;
+          if (ortrain_node_has_flag (use->node, ORTRAIN_OP_CONTROL))
+            found = use->index > 0 ? find_weight_use (use->node, use->index, depth + 1) : NULL;
+          else if (use->node->op != NULL && ortrain_channels_has_bit (use->node->op->weight_inputs, use->index))
+            found = use->node;
+          if (found != NULL)
+            return found;
+        }
+    }
+  return NULL;
+}
+
+/* What a branch reads as a weight is one. */
+static void
+visit_branches (Analysis *self, OrtrainNode *node)
+{
+  for (guint i = 1; i < node->inputs->len; i++)
+    {
+      OrtrainValue *value = ortrain_node_input (node, i);
+      const OrtrainNode *user = value != NULL && ortrain_channel_map_is_stored_operand (&self->map, value)
+                                    ? find_weight_use (node, i, 0)
+                                    : NULL;
+      if (user == NULL)
+        continue;
+      g_autofree char *inner = ortrain_node_describe (user), *text = ortrain_node_describe (node);
+      g_autofree char *reason = g_strdup_printf ("weight of %s in a branch of %s", inner, text);
+      follow (self, node, value, TRUE, TRUE, OPERAND_SLOT, reason);
+    }
+}
+
 /* ---- operands that are broadcast against others ---- */
 
 /* Expanding changes no value: what it stands for is seen best before it. */
@@ -378,6 +422,8 @@ visit_operands (Analysis *self, OrtrainNode *node)
 {
   if (node->op == NULL || (node->op->flags & ORTRAIN_OP_NO_GRADIENT))
     return;
+  if (node->op->flags & ORTRAIN_OP_CONTROL)
+    visit_branches (self, node);
   visit_weight_inputs (self, node);
   const guint32 broadcast = node->op->scale_inputs | node->op->shift_inputs | node->op->join_inputs;
   for (guint i = 0; broadcast != 0 && i < node->inputs->len; i++)

@@ -4,6 +4,7 @@
 #include "core/ortrain-field-private.h"
 #include "core/ortrain-object-list-private.h"
 #include "core/ortrain-text-private.h"
+#include "grad/ortrain-branch-gradient-private.h"
 #include "grad/ortrain-gradient-private.h"
 #include "grad/ortrain-scores-private.h"
 #include "graph/ortrain-scoped-name-private.h"
@@ -119,9 +120,16 @@ add_without_gradient (Check *check, const OrtrainGradientDiagnostic *diagnostic)
   g_autofree char *input = ortrain_gradient_describe_input (diagnostic);
   g_autofree char *reason =
       input != NULL ? g_strdup_printf ("the operator has no gradient with respect to %s", input) : NULL;
-  if (node->op != NULL && (node->op->flags & ORTRAIN_OP_CONTROL))
-    add (check, node, "", "its condition is computed while the model runs: such a model can be run, but not trained",
-         "export the model without this condition, or with fixed shapes if it depends on a shape");
+  if (ortrain_node_has_flag (node, ORTRAIN_OP_CONTROL))
+    {
+      const char *why = ortrain_branch_gradient_refuse (diagnostic->node);
+      g_autofree char *told = g_strdup_printf ("%s: such a model can be run, but not trained",
+                                               why != NULL ? why : "what it computes is not differentiable");
+      add (check, node, "", told,
+           "export the model without this condition: with torch.where in place of torch.cond or of an if, which "
+           "computes both "
+           "branches, or with fixed shapes if it depends on a shape");
+    }
   else if (node->op != NULL && node->op->instead != NULL)
     add (check, node, "", "the operator has no gradient", node->op->instead);
   else
@@ -136,7 +144,8 @@ find_branches (Check *check, OrtrainGraph *graph)
   for (guint n = 0; n < graph->nodes->len; n++)
     {
       const OrtrainGradientDiagnostic diagnostic = { graph->nodes->pdata[n], -1 };
-      if (diagnostic.node->op != NULL && (diagnostic.node->op->flags & ORTRAIN_OP_CONTROL))
+      if (ortrain_node_has_flag (diagnostic.node, ORTRAIN_OP_CONTROL) &&
+          ortrain_branch_gradient_refuse (diagnostic.node) != NULL)
         add_without_gradient (check, &diagnostic);
     }
 }
