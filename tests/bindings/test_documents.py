@@ -140,7 +140,8 @@ class Documents(unittest.TestCase):
         self.assertEqual((options.losses[0].label_smoothing, options.frozen), (0.1, ["*.LayerNorm.*"]))
         self.assertEqual((options.get_tie(0), options.get_padding_row("embeddings.weight")),
                          (("embeddings.weight", "decoder.weight"), (True, 0)))
-        self.assertEqual((options.batch_norm, options.accumulation_steps, options.deterministic), (Ortrain.BatchNormMode.FROZEN, 4, True))
+        self.assertEqual((options.batch_norm, options.accumulation_steps, options.deterministic), (Ortrain.BatchNormMode.TRAIN, 4, True))
+        self.assertEqual((options.trainable_statistics, options.stop_gradient), (["encoder.bn1"], ["/encoder/Relu_output_0"]))
         self.assertEqual(Ortrain.SessionOptions.new_from_file("session.json").max_plans, 4)
         # each type and each nick that the page names is one
         page = (source / "doc" / "options.md").read_text()
