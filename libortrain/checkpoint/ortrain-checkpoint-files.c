@@ -345,7 +345,7 @@ ortrain_checkpoint_contents_save (const OrtrainCheckpointContents *self, const c
     saved = save_locked (self, path, root, cancellable, error);
   else
     g_set_error (error, G_IO_ERROR, G_IO_ERROR_BUSY, "Checkpoint '%s' is being saved already; wait until that is done",
-                 path);
+                 ortrain_text_show_path (path));
   close (root);
   if (!saved && created)
     rmdir (path); /* fails if anything is in it */

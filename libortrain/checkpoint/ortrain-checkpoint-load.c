@@ -293,8 +293,8 @@ ortrain_checkpoint_find (const char *path, gboolean *found, GError **error)
     return TRUE;
   g_set_error (
       error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-      "'%s' has the files of a checkpoint (%s), but no %s: put that back, or name another folder to begin anew", path,
-      lost, ORTRAIN_MANIFEST_NAME);
+      "'%s' has the files of a checkpoint (%s), but no %s: put that back, or name another folder to begin anew",
+      ortrain_text_show_path (path), lost, ORTRAIN_MANIFEST_NAME);
   return FALSE;
 }
 

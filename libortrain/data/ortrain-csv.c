@@ -266,7 +266,9 @@ check_columns (Reader *r, const Field *field, GError **error)
         known = 0;
     }
   if (field->n_columns == 0)
-    return fail (r, error, "No column is left for '%s'", ortrain_text_show (tensor->name));
+    return fail (r, error, "No column is left for '%s'; fields are separated by '%s%c'",
+                 ortrain_text_show (tensor->name), r->separator == '\t' ? "\\" : "",
+                 r->separator == '\t' ? 't' : r->separator);
   if (tensor->dims == NULL || (open ? known > 0 && field->n_columns % known == 0 : known == field->n_columns))
     return TRUE;
   return fail (r, error, "'%s' needs %" G_GINT64_FORMAT " numbers%s per item, but the table has %u column%s for it",
@@ -616,7 +618,8 @@ ortrain_tensor_dataset_new_from_csv (const char *path, OrtrainCsvFormat *format,
   if (n == 0)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
-                   "%s: the format has no tensors; add them with add_input and add_target", path);
+                   "%s: the format has no tensors; add them with add_input and add_target",
+                   ortrain_text_show_path (path));
       return NULL;
     }
   const char *separator = format->separator;
@@ -645,7 +648,8 @@ ortrain_tensor_dataset_new_from_csv (const char *path, OrtrainCsvFormat *format,
   if (size > G_MAXUINT32 / 16)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
-                   "%s: a table of %" G_GSIZE_FORMAT " bytes is too large; use a .npz file", path, size);
+                   "%s: a table of %" G_GSIZE_FORMAT " bytes is too large; use a .npz file",
+                   ortrain_text_show_path (path), size);
       return NULL;
     }
   Reader r = { .path = path, .p = text, .end = text + size, .next_line = 1, .format = format };

@@ -110,6 +110,8 @@ class Shared(Failures):
         write("inputs.csv", ("a,b,c\n" + "".join(row.rsplit(",", 1)[0] + "\n" for row in rows.splitlines())).encode())
         by_table, by_file = (ortrain("run", "mask.onnx", "--input", "mask=mask.npy", *more)[0] for more in (["--data", "inputs.csv"], ["--input", "x=x.npy"]))
         self.assertEqual(by_table, by_file)
+        for command in (["train", "mask.onnx", "--data", "table.csv"], ["eval", "mask.onnx", "--data", "table.csv"], ["run", "mask.onnx", "--data", "inputs.csv"]):
+            self.assertIn("Input 'mask' is [3] in the model, without a dimension for the batch", self.fails(1, *command))
         self.assertIn("no input 'nothing'", self.fails(1, "train", "mask.onnx", "--data", data, "--input", "nothing=mask.npy"))
         self.assertIn("is not NAME=FILE.npy", ortrain("train", "mask.onnx", "--data", data, "--input", "mask", status=2)[1])
 
@@ -242,6 +244,7 @@ class Tables(Failures):
         # quotes hide what separates
         quoted = self.text(";").replace(b"small", b'"small"').replace(b"a;b;size", b'"a,a";"b,b";"size, or so"')
         self.assertEqual(self.train(write("quoted.csv", quoted)), self.expected)
+        self.assertIn("fields are separated by ','", self.refused(self.text("\t"), "--separator", "comma"))
         for wrong in "commas", "", '"':
             self.assertIn("--separator takes", ortrain("train", "table.onnx", "--data", "plain.csv", "--separator", wrong, status=2)[1])
         self.assertIn("separated by ';'", self.refused(self.text(";") + b"1;2\n"))

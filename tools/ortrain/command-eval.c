@@ -46,7 +46,8 @@ open_table (const EvalData *data, OrtrainGraph *graph, GError **error)
   const char *classes = find_classes (data, &beside);
   const gboolean is_classes = wants_classes (data, graph, (const char *const *) columns);
   g_autoptr (OrtrainCsvFormat) format = ortrain_csv_format_new_for_graph (graph, NULL);
-  data_leave_out_shared (format, data->shared);
+  if (!data_leave_out_shared (format, graph, data->shared, error))
+    return NULL;
   ortrain_csv_format_add_target (format, data->target, is_classes ? ORTRAIN_DTYPE_INT64 : ORTRAIN_DTYPE_FLOAT32,
                                  (const char *const *) columns);
   if (!data_set_table (format, data->table, classes, error))

@@ -20,8 +20,8 @@ read_table (OrtrainTensorDict *feeds, const char *path, const char *model_path, 
   g_autofree char *beside = data_classes_path (model_path);
   const gboolean is_beside = settings->classes == NULL && g_file_test (beside, G_FILE_TEST_EXISTS);
   *format = ortrain_csv_format_new_for_graph (graph, NULL);
-  data_leave_out_shared (*format, feeds);
-  if (!data_set_table (*format, settings, is_beside ? beside : settings->classes, error))
+  if (!data_leave_out_shared (*format, graph, feeds, error) ||
+      !data_set_table (*format, settings, is_beside ? beside : settings->classes, error))
     return FALSE;
   g_autoptr (OrtrainDataset) dataset = ortrain_tensor_dataset_new_from_csv (path, *format, error);
   if (dataset == NULL)

@@ -93,13 +93,6 @@ data_classes_path (const char *model)
   return g_strdup_printf ("%.*s.classes.json", (int) length, model);
 }
 
-void
-data_leave_out_shared (OrtrainCsvFormat *format, OrtrainTensorDict *shared)
-{
-  for (guint i = 0; i < ortrain_tensor_dict_get_size (shared); i++)
-    ortrain_csv_format_remove (format, ortrain_tensor_dict_get_name (shared, i));
-}
-
 /* ---- inputs ---- */
 
 gboolean
@@ -208,6 +201,31 @@ is_shared (GListModel *inputs, OrtrainValue *value, OrtrainTensor *array, gint64
   if (!has_shape (array, value))
     return FALSE;
   return !all_begin_with_numbers (inputs) || (n >= 0 && ortrain_tensor_get_dim (array, 0) != n);
+}
+
+gboolean
+data_leave_out_shared (OrtrainCsvFormat *format, OrtrainGraph *graph, OrtrainTensorDict *shared, GError **error)
+{
+  GListModel *inputs = ortrain_graph_get_inputs (graph);
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (shared); i++)
+    ortrain_csv_format_remove (format, ortrain_tensor_dict_get_name (shared, i));
+  for (guint i = 0; i < g_list_model_get_n_items (inputs); i++)
+    {
+      g_autoptr (OrtrainValue) value = g_list_model_get_item (inputs, i);
+      const char *name = ortrain_text_show (ortrain_value_get_name (value));
+      g_autofree char *shape = ortrain_value_get_shape_string (value);
+      if (ortrain_tensor_dict_contains (shared, ortrain_value_get_name (value)) ||
+          !(begins_with_number (value) ? !all_begin_with_numbers (inputs)
+                                       : ortrain_value_get_rank (value) == 0 || begins_with_inner (inputs, value)))
+        continue;
+      g_set_error (
+          error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
+          "Input '%s' is %s in the model, without a dimension for the batch: all items share it, and a table has "
+          "no column for it; give it by --input %s=FILE.npy",
+          name, *shape != '\0' ? shape : "a number", name);
+      return FALSE;
+    }
+  return TRUE;
 }
 
 static OrtrainTensor *

@@ -47,8 +47,9 @@ OrtrainTensorDict *data_read_shared (OrtrainGraph *graph, char **inputs, GError 
  * dimension for the batch are added to the shared ones. */
 OrtrainDataset *data_open (const char *path, OrtrainGraph *graph, const char *target, OrtrainTensorDict *shared,
                            GError **error);
-/* What a table need not have. */
-void data_leave_out_shared (OrtrainCsvFormat *format, OrtrainTensorDict *shared);
+/* Leaves out what a table need not have. FALSE with an error: an input that all items share is not given; no column can be. */
+gboolean data_leave_out_shared (OrtrainCsvFormat *format, OrtrainGraph *graph, OrtrainTensorDict *shared,
+                                GError **error);
 
 /* The size of the batches that a model takes, if that is one only; 0: any. graph: of the model, with the shapes of its
  * outputs; output: that the loss is on */

@@ -14,8 +14,9 @@ train_data_open (const char *path, OrtrainModel *model, const char *target, Ortr
     return image_open_folder (path, graph, target, images, format, error);
   if (!data_is_table (path))
     return data_open (path, graph, target, shared, error);
-  data_leave_out_shared (format, shared);
-  return ortrain_tensor_dataset_new_from_csv (path, format, error);
+  return data_leave_out_shared (format, graph, shared, error)
+             ? ortrain_tensor_dataset_new_from_csv (path, format, error)
+             : NULL;
 }
 
 /* Of pictures, which are sorted by their classes, every so many-th is to measure on: some of each class. */
