@@ -97,6 +97,49 @@ gradient_of_lse (OrtrainGradContext *ctx, OrtrainValue *dlse)
   return ortrain_grad_op2 (ctx, "Mul", p, ortrain_grad_op2 (ctx, "Unsqueeze", dlse, axes));
 }
 
+/* Of class weights w that are computed: with the losses l without weights and the weight of each position, w[target], the
+ * loss is Σ w[target]·l, and the mean that over Σ w[target]; its slope is l, or (l - loss) / Σ w[target]. */
+static gboolean
+set_gradient_of_weights (OrtrainGradContext *ctx, GError **error)
+{
+  const OrtrainAttributes *own = ctx->node->attributes;
+  OrtrainValue *dloss = ortrain_grad_of_output (ctx, 0), *target = ortrain_grad_input (ctx, 1);
+  OrtrainValue *weights = ortrain_grad_input (ctx, 2), *is_ignored = NULL;
+  if (ortrain_attributes_get_float (own, "label_smoothing", 0) != 0)
+    return ortrain_grad_fail (ctx, error, "class weights have no gradient where labels are smoothed");
+  OrtrainAttributes *attributes = ortrain_attributes_copy (own);
+  ortrain_attributes_set_string (attributes, "reduction", "none");
+  OrtrainValue *const scores[] = { ortrain_grad_input (ctx, 0), target };
+  OrtrainNode *plain = ortrain_grad_node (ctx, ctx->node->domain, ctx->node->op_type, scores, 2, 1, attributes);
+  OrtrainValue *slope = ortrain_node_output (plain, 0), *zero = ortrain_grad_const (ctx, slope, 0);
+  if (ortrain_attributes_has (own, "ignore_index"))
+    {
+      const double ignored = (double) ortrain_attributes_get_int (own, "ignore_index", 0);
+      is_ignored = ortrain_grad_op2 (ctx, "Equal", target, ortrain_grad_const (ctx, target, ignored));
+      target = ortrain_grad_op3 (ctx, "Where", is_ignored, ortrain_grad_const (ctx, target, 0), target);
+    }
+  if (g_str_equal (ortrain_attributes_get_string (own, "reduction", "mean"), "mean"))
+    {
+      OrtrainValue *of_positions = ortrain_grad_op2 (ctx, "Gather", weights, target);
+      if (is_ignored != NULL)
+        of_positions = ortrain_grad_op3 (ctx, "Where", is_ignored, zero, of_positions);
+      attributes = ortrain_attributes_new ();
+      ortrain_attributes_set_int (attributes, "keepdims", 0);
+      OrtrainNode *sum = ortrain_grad_node (ctx, "", "ReduceSum", &of_positions, 1, 1, attributes);
+      slope = ortrain_grad_op2 (ctx, "Sub", slope, ortrain_grad_output (ctx, 0));
+      slope = ortrain_grad_op2 (ctx, "Div", slope, ortrain_node_output (sum, 0));
+      if (is_ignored != NULL)
+        slope = ortrain_grad_op3 (ctx, "Where", is_ignored, zero, slope);
+    }
+  OrtrainValue *const parts[] = { ortrain_grad_op2 (ctx, "Mul", slope, dloss), target,
+                                  ortrain_grad_shape_of (ctx, weights) };
+  attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, "axis", 0);
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "GatherGrad", parts, 3, 1, attributes);
+  ortrain_grad_set (ctx, 2, ortrain_node_output (node, 0));
+  return TRUE;
+}
+
 static gboolean
 gradient_cross_entropy (OrtrainGradContext *ctx, GError **error)
 {
@@ -125,7 +168,8 @@ gradient_cross_entropy (OrtrainGradContext *ctx, GError **error)
   if (dlse != NULL)
     gradient = ortrain_grad_op2 (ctx, "Add", gradient, gradient_of_lse (ctx, dlse));
   ortrain_grad_set (ctx, 0, gradient);
-  return TRUE;
+  return !ortrain_grad_wants (ctx, 2) || ortrain_grad_of_output (ctx, 0) == NULL ||
+         set_gradient_of_weights (ctx, error);
 }
 
 /* The gradient of a loss, input 0: one number, or one for each of the positions [n]. */
@@ -258,7 +302,7 @@ gradient_nll (OrtrainGradContext *ctx, GError **error)
   OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "NegativeLogLikelihoodLossGrad", operands,
                                          operands[3] ? 4 : 3, 1, ortrain_attributes_copy (ctx->node->attributes));
   ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
-  return TRUE;
+  return !ortrain_grad_wants (ctx, 2) || set_gradient_of_weights (ctx, error);
 }
 
 /* (dloss, target, shape[, weights]) */
@@ -292,7 +336,7 @@ infer_nll_grad (OrtrainInferContext *ctx, GError **error)
 /* clang-format off */
 static const OrtrainOpDef ops[] = {
   { .name = "CrossEntropy", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2, .types = ".i0", .infer = infer_cross_entropy,
+    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1, .types = ".i0", .infer = infer_cross_entropy,
     .gradient = gradient_cross_entropy, .expand = ortrain_body_cross_entropy,
     .restore = ortrain_body_restore_cross_entropy, .kind = ORTRAIN_OP_KIND_CROSS_ENTROPY },
   { .name = "CrossEntropyGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 6, .min_outputs = 1,
@@ -302,11 +346,11 @@ static const OrtrainOpDef ops[] = {
     .max_outputs = 4, .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = ORTRAIN_OP_NO_GRADIENT, .types = ".fifff", .scalar_inputs = 1 << 3,
     .infer = infer_linear_cross_entropy, .expand = ortrain_body_linear_cross_entropy },
   { .name = "SoftmaxCrossEntropyLoss", .domain = "", .since = 12, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2,
+    .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1,
     .types = ".i0", .infer = infer_softmax_cross_entropy, .upgrade = upgrade_softmax_cross_entropy, 
     .input_roles = { [2] = "class weights" } },
   { .name = "NegativeLogLikelihoodLoss", .domain = "", .since = 12, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2, .types = ".i0", .infer = infer_nll,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1, .types = ".i0", .infer = infer_nll,
     .gradient = gradient_nll, .input_roles = { [2] = "class weights" },
     .kind = ORTRAIN_OP_KIND_NEGATIVE_LOG_LIKELIHOOD },
   { .name = "NegativeLogLikelihoodLossGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 4,

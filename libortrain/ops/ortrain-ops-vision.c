@@ -181,6 +181,56 @@ infer_det (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
+/* 0, 1, 2, …, n - 1 in a column or a row */
+static OrtrainValue *
+count_to (OrtrainGradContext *ctx, OrtrainValue *n, gint64 axis)
+{
+  OrtrainValue *range = ortrain_grad_op3 (ctx, "Range", ortrain_graph_const_int (ctx->graph, 0), n,
+                                          ortrain_graph_const_int (ctx->graph, 1));
+  return ortrain_grad_op2 (ctx, "Unsqueeze", range, ortrain_grad_const_ints (ctx, &axis, 1));
+}
+
+static OrtrainValue *
+gather_axis (OrtrainGradContext *ctx, OrtrainValue *x, OrtrainValue *indices, gint64 axis)
+{
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  OrtrainValue *inputs[] = { x, indices };
+  ortrain_attributes_set_int (attributes, "axis", axis);
+  return ortrain_node_output (ortrain_grad_node (ctx, "", "Gather", inputs, 2, 1, attributes), 0);
+}
+
+/* The cofactors, which singular matrices have, too: determinants of what is left without row i and column j,
+ * [..., i, row, j, column] → [..., i, j, row, column]. */
+static gboolean
+gradient_det (OrtrainGradContext *ctx, GError **error)
+{
+  static const gint64 last = -1, both[] = { -1, -2 };
+  OrtrainValue *x = ortrain_grad_input (ctx, 0), *one = ortrain_graph_const_int (ctx->graph, 1);
+  const gint rank = x->rank;
+  if (rank < 2 || rank + 2 > ORTRAIN_MAX_RANK)
+    return ortrain_grad_fail (ctx, error, "matrices of rank %d have no gradient here", rank);
+  OrtrainValue *n = gather_axis (ctx, ortrain_grad_shape_of (ctx, x), ortrain_graph_const_int (ctx->graph, last), 0);
+  OrtrainValue *rows = count_to (ctx, n, 1), *others = count_to (ctx, ortrain_grad_op2 (ctx, "Sub", n, one), 0);
+  OrtrainValue *behind = ortrain_grad_op2 (ctx, "GreaterOrEqual", others, rows);
+  OrtrainValue *left = ortrain_grad_op2 (ctx, "Add", others, ortrain_grad_op2 (ctx, "CastLike", behind, others));
+  OrtrainValue *minors = gather_axis (ctx, gather_axis (ctx, x, left, rank - 2), left, rank);
+  gint64 perm[ORTRAIN_MAX_RANK];
+  for (gint d = 0; d < rank + 2; d++)
+    perm[d] = d == rank - 1 ? rank : d == rank ? rank - 1 : d;
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_ints (attributes, "perm", perm, (gsize) rank + 2);
+  minors = ortrain_node_output (ortrain_grad_node (ctx, "", "Transpose", &minors, 1, 1, attributes), 0);
+  OrtrainValue *places = ortrain_grad_op2 (ctx, "Add", rows, count_to (ctx, n, 0));
+  OrtrainValue *odd = ortrain_grad_op2 (ctx, "Mod", places, ortrain_graph_const_int (ctx->graph, 2));
+  OrtrainValue *sign = ortrain_grad_op3 (ctx, "Where", ortrain_grad_op2 (ctx, "Equal", odd, one),
+                                         ortrain_grad_const (ctx, x, -1), ortrain_grad_const (ctx, x, 1));
+  OrtrainValue *cofactors = ortrain_grad_op2 (ctx, "Mul", ortrain_grad_op1 (ctx, "Det", minors), sign);
+  OrtrainValue *dy =
+      ortrain_grad_op2 (ctx, "Unsqueeze", ortrain_grad_of_output (ctx, 0), ortrain_grad_const_ints (ctx, both, 2));
+  ortrain_grad_set (ctx, 0, ortrain_grad_op2 (ctx, "Mul", dy, cofactors));
+  return TRUE;
+}
+
 /* ---- AffineGrid: theta [N, r, r + 1], size [N, C, D1 … Dr] → [N, D1 … Dr, r]: coordinates in [-1, 1], mapped ---- */
 
 static OrtrainValue *
@@ -372,7 +422,7 @@ static const OrtrainOpDef rows[] = {
     .max_outputs = 1, .flags = ORTRAIN_OP_HOST | ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_DATA_SHAPED, .shape_inputs = 0x1f, .no_grad_inputs = 0x1f,
     .types = "sslss", .scalar_inputs = 0x1c, .infer = infer_suppression },
   { .name = "Det", .domain = "", .since = 11, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,
-    .infer = infer_det },
+    .infer = infer_det, .gradient = gradient_det },
   { .name = "AffineGrid", .domain = "", .since = 20, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".l", .upgrade = upgrade_affine_grid },
   { .name = "Col2Im", .domain = "", .since = 18, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1, .max_outputs = 1,
