@@ -67,6 +67,7 @@ struct _OrtrainExecutor
   OrtrainExecutorEntry *current;
   gboolean is_staged; /* feeds of the current run are in a slot */
   GArray *key;        /* of gint64: scratch */
+  GArray *unplanned;  /* of gint64: the last key for which there is no plan, though a run succeeded */
   guint64 clock;
   gssize persistent[ORTRAIN_CATEGORY_OUTPUT + 1]; /* -1: not told */
 };

@@ -52,6 +52,9 @@ OrtrainMemoryPlan *ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDi
  * one. */
 gboolean ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const *ignore,
                                 GError **error);
+/* The feeds that were refused last, as shapes depend on computed data, could be run node by node: the next like them are
+ * refused at once. */
+void ortrain_executor_keep_unplanned (OrtrainExecutor *self);
 OrtrainMemoryPlan *ortrain_executor_get_plan (OrtrainExecutor *self);  /* of the last bind; transfer none */
 OrtrainProgram *ortrain_executor_peek_program (OrtrainExecutor *self); /* of the last bind, with its addresses */
 guint ortrain_executor_get_n_plans (OrtrainExecutor *self);

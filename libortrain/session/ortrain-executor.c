@@ -43,6 +43,7 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
   self->kernels = ortrain_kernel_cache_new ();
   self->family = ortrain_budget_family_new ();
   self->key = g_array_new (FALSE, FALSE, sizeof (gint64));
+  self->unplanned = g_array_new (FALSE, FALSE, sizeof (gint64));
   for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
     self->persistent[c] = -1;
 
@@ -95,6 +96,7 @@ ortrain_executor_free (OrtrainExecutor *self)
   ortrain_kernel_cache_free (self->kernels);
   ortrain_budget_family_free (self->family);
   g_array_unref (self->key);
+  g_array_unref (self->unplanned);
   ortrain_step_arena_unref (self->config.arena);
   g_object_unref (self->graph);
   g_free (self);
@@ -267,6 +269,21 @@ key_matches (const OrtrainExecutor *self, const OrtrainExecutorEntry *entry)
          (entry->n_key == 0 || memcmp (entry->key, self->key->data, entry->n_key * sizeof (gint64)) == 0);
 }
 
+/* A key is never empty where shapes depend on data: there is an input. */
+static gboolean
+is_unplanned (const OrtrainExecutor *self)
+{
+  return self->unplanned->len > 0 && self->unplanned->len == self->key->len &&
+         memcmp (self->unplanned->data, self->key->data, self->key->len * sizeof (gint64)) == 0;
+}
+
+void
+ortrain_executor_keep_unplanned (OrtrainExecutor *self)
+{
+  g_array_set_size (self->unplanned, 0);
+  g_array_append_vals (self->unplanned, self->key->data, self->key->len);
+}
+
 /* ---- Plans ---- */
 
 static gboolean
@@ -386,6 +403,12 @@ find_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
     if (key_matches (self, self->entries->pdata[e]))
       return self->entries->pdata[e];
 
+  if (is_unplanned (self))
+    {
+      g_set_error_literal (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT,
+                           "Shapes depend on computed data");
+      return NULL;
+    }
   OrtrainExecutorEntry *entry = make_entry (self, feeds, error);
   if (entry == NULL)
     return NULL;

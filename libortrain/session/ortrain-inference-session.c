@@ -53,7 +53,7 @@ struct _OrtrainInferenceSession
   OrtrainStepArena *arena;
   gboolean ignores_declarations; /* the graph is the one without the file's declarations */
   OrtrainMemoryPlan *plan;       /* of the last run */
-  gboolean data_dependent;       /* the last run needed the interpreter */
+  gboolean data_dependent;       /* all runs need the interpreter */
   gboolean disposed;
   guint64 seed;
   guint32 n_runs;
@@ -216,10 +216,11 @@ bind_operands (OrtrainExecutor *executor, OrtrainTensorDict *feeds, OrtrainTenso
 }
 
 /* Feeds that the declarations of the file do not allow, though its operators may: the session goes on with a graph that
- * was inferred without them. FALSE with `error` as it was when the operators do not allow the feeds either. */
+ * was inferred without them. FALSE with `error` as it was when the operators do not allow the feeds either. by_nodes: set
+ * where that graph has to be run node by node. */
 static gboolean
 bind_without_declarations (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, OrtrainTensorDict *bound,
-                           GError **error)
+                           gboolean *by_nodes, GError **error)
 {
   if (self->ignores_declarations || !(g_error_matches (*error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DECLARATION) ||
                                       g_error_matches (*error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED)))
@@ -235,7 +236,7 @@ bind_without_declarations (OrtrainInferenceSession *self, OrtrainTensorDict *fee
       g_clear_error (&local_error);
       if (!depends)
         return FALSE;
-      self->data_dependent = TRUE;
+      *by_nodes = TRUE;
     }
   g_clear_pointer (&self->executor, ortrain_executor_free);
   self->executor = g_steal_pointer (&executor);
@@ -401,6 +402,59 @@ print_memory (OrtrainInferenceSession *self, OrtrainMemoryPlan *plan)
   g_log_structured ("Ortrain-Memory", G_LOG_LEVEL_MESSAGE, "MESSAGE", "%s", line);
 }
 
+static gboolean
+has_branches (const OrtrainGraph *graph)
+{
+  for (guint t = 0; t < graph->nodes->len; t++)
+    if (ortrain_node_has_flag (graph->nodes->pdata[t], ORTRAIN_OP_CONTROL))
+      return TRUE;
+  return FALSE;
+}
+
+/* Node by node. Only a run that succeeds has the session do so from now on: without branches for all feeds, else for those
+ * like these. */
+static gboolean
+run_by_nodes (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, OrtrainTensorDict *bound,
+              const OrtrainStepBlock *step, GCancellable *cancellable, OrtrainTensorDict **results, GError **error)
+{
+  g_autoptr (GError) local_error = NULL;
+  if (!check_known_feeds (self, feeds, error))
+    return FALSE;
+  OrtrainHostContext context;
+  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  if (provider->klass->reads_host)
+    ortrain_host_context_init (&context, provider, ortrain_execution_get_stream (self->execution));
+  else
+    ortrain_host_context_init (&context, ortrain_provider_get_host (), NULL);
+  context.step = *step;
+  g_autoptr (OrtrainTensorDict) host = ortrain_feeds_to_host (feeds, error);
+  if (host == NULL)
+    return FALSE;
+  g_autoptr (OrtrainTensorDict) outputs =
+      ortrain_interpreter_run (self->graph, host, &context, cancellable, &local_error);
+  gboolean by_nodes = TRUE;
+  if (outputs == NULL && bind_without_declarations (self, feeds, bound, &by_nodes, &local_error))
+    outputs = ortrain_interpreter_run (self->graph, host, &context, cancellable, &local_error);
+  gboolean ok = outputs != NULL && ortrain_model_check_files (self->model, &local_error);
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds) && ok; i++)
+    ok = ortrain_tensor_check_file (ortrain_tensor_dict_get_tensor (feeds, i), &local_error);
+  if (!ok)
+    {
+      g_propagate_error (error, g_steal_pointer (&local_error));
+      return FALSE;
+    }
+  if (bound != NULL && !ortrain_bound_outputs_write (bound, outputs, error))
+    return FALSE;
+  g_clear_object (&self->plan);
+  if (has_branches (self->graph))
+    ortrain_executor_keep_unplanned (self->executor);
+  else
+    self->data_dependent = TRUE;
+  self->n_runs++;
+  *results = g_steal_pointer (&outputs);
+  return TRUE;
+}
+
 /* Runs the program for these feeds, or the interpreter. With a binding, its outputs are written in place. Called with
  * the lock held. results: may be NULL when all outputs are bound. */
 static gboolean
@@ -415,51 +469,20 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *given, OrtrainTens
   const OrtrainStepBlock step = { .seed = self->seed, .step = self->n_runs };
   g_autoptr (GError) local_error = NULL;
   guint n_plans = ortrain_executor_get_n_plans (self->executor);
+  gboolean by_nodes = self->data_dependent;
 
-  if (!self->data_dependent && !bind_operands (self->executor, feeds, bound, &local_error) &&
-      !bind_without_declarations (self, feeds, bound, &local_error))
+  if (!by_nodes && !bind_operands (self->executor, feeds, bound, &local_error) &&
+      !bind_without_declarations (self, feeds, bound, &by_nodes, &local_error))
     {
-      if (!g_error_matches (local_error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT))
+      by_nodes = g_error_matches (local_error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT);
+      if (!by_nodes)
         {
           g_propagate_error (error, g_steal_pointer (&local_error));
           return FALSE;
         }
-      g_clear_error (&local_error);
-      self->data_dependent = TRUE;
     }
-  if (self->data_dependent)
-    {
-      g_clear_object (&self->plan);
-      if (!check_known_feeds (self, feeds, error))
-        return FALSE;
-      OrtrainHostContext context;
-      OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
-      if (provider->klass->reads_host)
-        ortrain_host_context_init (&context, provider, ortrain_execution_get_stream (self->execution));
-      else
-        ortrain_host_context_init (&context, ortrain_provider_get_host (), NULL);
-      context.step = step;
-      g_autoptr (OrtrainTensorDict) host = ortrain_feeds_to_host (feeds, error);
-      if (host == NULL)
-        return FALSE;
-      g_autoptr (OrtrainTensorDict) outputs =
-          ortrain_interpreter_run (self->graph, host, &context, cancellable, &local_error);
-      if (outputs == NULL && bind_without_declarations (self, feeds, bound, &local_error))
-        outputs = ortrain_interpreter_run (self->graph, host, &context, cancellable, &local_error);
-      gboolean ok = outputs != NULL && ortrain_model_check_files (self->model, &local_error);
-      for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds) && ok; i++)
-        ok = ortrain_tensor_check_file (ortrain_tensor_dict_get_tensor (feeds, i), &local_error);
-      if (!ok)
-        {
-          g_propagate_error (error, g_steal_pointer (&local_error));
-          return FALSE;
-        }
-      if (bound != NULL && !ortrain_bound_outputs_write (bound, outputs, error))
-        return FALSE;
-      self->n_runs++;
-      *results = g_steal_pointer (&outputs);
-      return TRUE;
-    }
+  if (by_nodes)
+    return run_by_nodes (self, feeds, bound, &step, cancellable, results, error);
 
   g_set_object (&self->plan, ortrain_executor_get_plan (self->executor));
   gboolean ok = ortrain_executor_run (self->executor, ORTRAIN_PHASE_FORWARD, &step, cancellable, NULL, error);

@@ -183,7 +183,15 @@ static gboolean
 take_branch (OrtrainGraph *graph, const Pending *control, GArray *pending, GError **error)
 {
   const OrtrainValue *condition = ortrain_node_input (control->node, 0);
-  if (condition == NULL || condition->tensor == NULL || ortrain_tensor_get_n_elements (condition->tensor) != 1)
+  const gboolean is_known = condition != NULL && condition->tensor != NULL;
+  if (is_known && ortrain_tensor_get_n_elements (condition->tensor) != 1)
+    {
+      g_autofree char *text = ortrain_node_describe (control->node);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE, "%s: its condition must have one element",
+                   text);
+      return FALSE;
+    }
+  if (!is_known)
     {
       g_autofree char *text = ortrain_node_describe (control->node);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT,

@@ -290,6 +290,105 @@ test_released (void)
     }
 }
 
+/* ---- Branches ---- */
+
+static void
+add_branch (Proto *node, const char *name, Proto *graph)
+{
+  Proto *attribute = proto_new ();
+  proto_string (graph, 2, name);
+  proto_string (attribute, 1, name);
+  proto_message (attribute, 6, graph);
+  proto_int (attribute, 20, 5);
+  proto_message (node, 5, attribute);
+}
+
+static Proto *
+make_output (const char *name)
+{
+  Proto *output = proto_new ();
+  proto_string (output, 1, name);
+  return output;
+}
+
+/* y = c ? -x : the places of random numbers that are not 0, of which nobody knows how many there are */
+static OrtrainInferenceSession *
+make_choice (void)
+{
+  g_autoptr (GError) error = NULL;
+  Proto *graph = proto_new (), *plain = proto_new (), *places = proto_new (), *node = proto_node ("If", "c", "y");
+  proto_message (plain, 1, make_node ("Neg", "x", "minus", NULL, 0));
+  proto_message (plain, 12, make_output ("minus"));
+  Proto *attribute = proto_new (), *random = proto_new ();
+  proto_string (attribute, 1, "shape");
+  proto_int (attribute, 8, 4);
+  proto_int (attribute, 20, 7);
+  proto_string (random, 2, "random");
+  proto_string (random, 4, "RandomUniform");
+  proto_message (random, 5, attribute);
+  proto_message (places, 1, random);
+  proto_message (places, 1, make_node ("NonZero", "random", "numbers", NULL, 0));
+  proto_message (places, 1, make_node ("Cast", "numbers", "floats", "to", FLOAT));
+  proto_message (places, 12, make_output ("floats"));
+  add_branch (node, "then_branch", plain);
+  add_branch (node, "else_branch", places);
+  proto_message (graph, 1, node);
+  proto_message (graph, 11, proto_symbolic_value ("c", 9, "k"));
+  proto_message (graph, 11, proto_symbolic_value ("x", FLOAT, "n,m"));
+  proto_message (graph, 12, make_output ("y"));
+  g_autoptr (GBytes) bytes = proto_model (graph, 8, 20);
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_bytes (bytes, NULL, &error);
+  g_assert_no_error (error);
+  OrtrainInferenceSession *session = ortrain_inference_session_new (model, NULL, &error);
+  g_assert_no_error (error);
+  return session;
+}
+
+/* Returns the plan of the last run that succeeded, as the session has it. */
+static OrtrainMemoryPlan *
+choose (OrtrainInferenceSession *session, gint64 n, guint8 condition, gint64 rows, GError **error)
+{
+  const gint64 dims[] = { n }, x_dims[] = { rows, 2 };
+  const guint8 conditions[] = { condition, condition };
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+  g_autoptr (OrtrainTensor) c = ortrain_tensor_new_for_data (ORTRAIN_DTYPE_BOOL, dims, 1, conditions, (gsize) n, NULL);
+  add_floats (feeds, "x", x_dims, 2);
+  ortrain_tensor_dict_set (feeds, "c", c);
+  g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (session, feeds, error);
+  return ortrain_inference_session_get_memory_plan (session);
+}
+
+/* Neither a feed that is refused nor one that needs to be run node by node slows down what comes after it. */
+static void
+test_branches (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainInferenceSession) session = make_choice ();
+  g_autoptr (OrtrainMemoryPlan) first = choose (session, 1, TRUE, 3, &error);
+  g_assert_no_error (error);
+  g_assert_nonnull (first);
+  for (guint i = 0; i < 3; i++)
+    {
+      for (guint k = 0; k < 2; k++)
+        {
+          g_autoptr (OrtrainMemoryPlan) refused = choose (session, 2, (guint8) k, 3, &error);
+          g_assert_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE);
+          g_assert_nonnull (strstr (error->message, "condition must have one element"));
+          g_clear_error (&error);
+          g_assert_true (refused == first);
+        }
+      for (guint k = 0; k < 2; k++)
+        {
+          g_autoptr (OrtrainMemoryPlan) none = choose (session, 1, FALSE, 3 + k, &error);
+          g_assert_no_error (error);
+          g_assert_null (none);
+        }
+      g_autoptr (OrtrainMemoryPlan) again = choose (session, 1, TRUE, 3, &error);
+      g_assert_no_error (error);
+      g_assert_true (again == first);
+    }
+}
+
 /* ---- The tensors themselves ---- */
 
 static void
@@ -346,6 +445,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/shape-inputs/huge-batch", test_huge_batch);
   g_test_add_func ("/shape-inputs/no-rows", test_no_rows);
   g_test_add_func ("/shape-inputs/released", test_released);
+  g_test_add_func ("/shape-inputs/branches", test_branches);
   g_test_add_func ("/shape-inputs/without-contents", test_without_contents);
   g_test_add_func ("/shape-inputs/repeat", test_repeat);
   return g_test_run ();
