@@ -183,7 +183,7 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable,
           const char *why = exact ? refusal : NULL;
           /* such as a statistic of batch normalisation */
           if (exact && why == NULL && role != NULL && !is_weight &&
-              !g_hash_table_contains (differentiable, value->name) && value->uses.n > 0)
+              (role->is_statistic || !g_hash_table_contains (differentiable, value->name)) && value->uses.n > 0)
             why = role->reason;
           if (why != NULL)
             g_string_append_printf (refused, "%s'%s' (%s)", refused->len > 0 ? ", " : "",
