@@ -84,7 +84,8 @@ find_single_value (OrtrainGraph *graph)
       if (node->phase != ORTRAIN_PHASE_FORWARD || count_values (node) != 1)
         continue;
       const gboolean by_batch = node->op->inference_form != NULL;
-      const char *name = *node->name != '\0' ? node->name : ortrain_node_output (node, 0)->name;
+      const OrtrainValue *y = ortrain_node_output (node, 0); /* NULL: it is computed element by element elsewhere */
+      const char *name = *node->name != '\0' || y == NULL ? node->name : y->name;
       g_autofree char *x = ortrain_value_describe (ortrain_node_input (node, 0));
       return g_strdup_printf (
           "%s '%s': its input %s has one value per channel, and more than one is needed in training: %s",

@@ -163,6 +163,11 @@ ortrain_option_set_from_text (GObject *object, const char *property, const char 
     default:
       if (G_IS_PARAM_SPEC_ENUM (pspec))
         ok = ortrain_option_enum_from_text (pspec, text, &value);
+      else if (pspec->value_type == G_TYPE_STRV) /* patterns; an empty text: none */
+        {
+          ok = TRUE;
+          g_value_take_boxed (&value, *text != '\0' ? g_strsplit (text, ",", -1) : NULL);
+        }
       break;
     }
   if (!ok)

@@ -22,6 +22,7 @@
  *
  * New options take their values from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
  * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OFFLOAD`, `ORTRAIN_OFFLOAD_FOLDER`, `ORTRAIN_MEMORY_OPT_LEVEL`, `ORTRAIN_MEMORY_OPT_CONFIG`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER`, `ORTRAIN_MAX_GRAD_NORM`
+ * `ORTRAIN_STOP_GRADIENT` (patterns, with commas between them)
  * or `ORTRAIN_IMMEDIATE_UPDATES`; [method@TrainingOptions.load_file] reads them from a JSON file.
  *
  * [property@TrainingOptions:max-grad-norm], [property@TrainingOptions:stop-on-nan] and
@@ -468,6 +469,7 @@ ortrain_training_options_init (OrtrainTrainingOptions *self)
     { "ORTRAIN_PROVIDER", "provider" },
     { "ORTRAIN_MAX_GRAD_NORM", "max-grad-norm" },
     { "ORTRAIN_IMMEDIATE_UPDATES", "immediate-updates" },
+    { "ORTRAIN_STOP_GRADIENT", "stop-gradient" },
     { "ORTRAIN_PRECISION", "precision" },
     { "ORTRAIN_DEVICE_MEMORY_LIMIT", "device-memory-limit" },
     { "ORTRAIN_MEMORY_BUDGET", "memory-budget" },

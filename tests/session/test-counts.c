@@ -344,6 +344,49 @@ test_history (void)
   g_assert_true (isfinite (ortrain_epoch_record_get_loss (record)));
 }
 
+/* The loss is one that the model itself computes, of labels that are an input of it: it counts in the same way. */
+static void
+test_inner_loss (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new ("inner");
+  OrtrainValue *x = ortrain_graph_builder_add_input (builder, "x", ORTRAIN_DTYPE_FLOAT32, "batch, 4");
+  OrtrainValue *labels = ortrain_graph_builder_add_input (builder, "labels", ORTRAIN_DTYPE_INT64, "batch");
+  OrtrainValue *logits = ortrain_graph_builder_linear (builder, x, "fc", N_CLASSES, TRUE);
+  const char *const operands[] = { ortrain_value_get_name (logits), ortrain_value_get_name (labels), NULL };
+  GVariantDict attributes;
+  g_variant_dict_init (&attributes, NULL);
+  g_variant_dict_insert (&attributes, "ignore_index", "x", (gint64) IGNORED);
+  OrtrainValue *value =
+      ortrain_graph_builder_add_op (builder, "SoftmaxCrossEntropyLoss", "", operands,
+                                    (const char *const[]){ "own_loss", NULL }, g_variant_dict_end (&attributes));
+  ortrain_graph_builder_add_output (builder, value, "own_loss");
+  g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+  g_assert_no_error (error);
+  double first = NAN;
+  static const guint sizes[] = { 28, 6, 5 };
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
+    {
+      g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+      g_autoptr (OrtrainLoss) loss = ortrain_output_loss_new ("own_loss");
+      ortrain_training_options_add_loss (options, loss);
+      g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+      g_assert_no_error (error);
+      g_autoptr (OrtrainTrainer) trainer = make_trainer (session, CROSS_ENTROPY, TRUE, sizes[i]);
+      g_autoptr (OrtrainDataset) dataset = NULL;
+      double found;
+      g_object_get (trainer, "validation", &dataset, NULL);
+      g_assert_true (ortrain_trainer_evaluate (trainer, dataset, NULL, &found, NULL, &error));
+      g_assert_no_error (error);
+      first = i == 0 ? found : first;
+      g_assert_cmpfloat_with_epsilon (found, first, 1e-6);
+      g_autoptr (OrtrainTensorDict) none = make_items (CROSS_ENTROPY, 6, 6, TRUE);
+      g_assert_cmpfloat (ortrain_training_session_train_step (session, none, &error), ==, 0);
+      g_assert_no_error (error);
+      g_assert_cmpfloat (ortrain_training_session_get_step_weight (session), ==, 0);
+    }
+}
+
 /* A convolution's scores, [batch, n_classes, 4, 4]. */
 static OrtrainModel *
 make_segmenter (gint64 n_classes)
@@ -421,6 +464,7 @@ main (int argc, char **argv)
   g_test_add_func ("/counts/weight-zero", test_weight_zero);
   g_test_add_func ("/counts/metric", test_metric);
   g_test_add_func ("/counts/history", test_history);
+  g_test_add_func ("/counts/inner-loss", test_inner_loss);
   g_test_add_func ("/counts/axis", test_axis);
   return g_test_run ();
 }

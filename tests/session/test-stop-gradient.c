@@ -199,6 +199,10 @@ test_json (void)
   g_assert_cmpstr (ortrain_training_options_get_trainable_statistics (options)[0], ==, "b");
   g_assert_cmpstr (ortrain_training_options_get_frozen_statistics (options)[1], ==, "d");
   g_remove (path);
+  g_setenv ("ORTRAIN_STOP_GRADIENT", "a,b.*", TRUE);
+  g_autoptr (OrtrainTrainingOptions) from_environment = ortrain_training_options_new ();
+  g_unsetenv ("ORTRAIN_STOP_GRADIENT");
+  g_assert_cmpstr (ortrain_training_options_get_stop_gradient (from_environment)[1], ==, "b.*");
 }
 
 int

@@ -21,7 +21,8 @@ run (int argc, char *argv[])
   if (model == NULL)
     return command_fail (error);
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
-  ortrain_training_options_set_stop_gradient (options, (const char *const *) stop_gradient);
+  if (stop_gradient != NULL) /* else the environment's */
+    ortrain_training_options_set_stop_gradient (options, (const char *const *) stop_gradient);
   g_autoptr (OrtrainCheckReport) report = ortrain_model_check_with_options (model, options, &error);
   if (report == NULL)
     return command_fail (error);
