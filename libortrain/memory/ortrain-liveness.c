@@ -305,7 +305,7 @@ run_promptly (const OrtrainOrderProblem *self, guint32 *order)
           for (guint i = 0; i < self->tasks[task].n_successors; i++)
             {
               const guint32 after = successors[i];
-              if (--waits[after] == 0 && self->tasks[after].prompt &&
+              if (--waits[after] == 0 && !has_run[after] && self->tasks[after].prompt &&
                   self->tasks[after].phase == self->tasks[task].phase)
                 g_array_append_val (next, after);
             }

@@ -145,6 +145,11 @@ move_tensor (OrtrainBody *self, Update *update, guint t, MoveFunc move)
     from.g = ortrain_body_cast (self, from.g, from.w->dtype);
   for (guint k = 0; k < update->n_states; k++)
     from.states[k] = ortrain_body_input (self, first + 2 + k);
+  /* what reads the parameter stands before what takes its place */
+  static const double infinities[] = { INFINITY, -INFINITY };
+  OrtrainValue *was_infinite[G_N_ELEMENTS (infinities)];
+  for (guint k = 0; k < G_N_ELEMENTS (infinities); k++)
+    was_infinite[k] = from.w != NULL ? OP2 ("Equal", from.w, NUMBER (from.w, infinities[k])) : NULL;
   Moved to = from;
   move (self, update, &from, &to);
   OrtrainValue *stored = only_run (self, update, to.w, from.w);
@@ -157,7 +162,12 @@ move_tensor (OrtrainBody *self, Update *update, guint t, MoveFunc move)
   if (from.w == NULL || stored == NULL || update->is_broken == NULL)
     return;
   OrtrainValue *next = ortrain_body_cast (self, stored, from.w->dtype);
-  OrtrainValue *stayed = OP2 ("And", OP1 ("IsInf", from.w), OP2 ("Equal", next, from.w));
+  OrtrainValue *stayed = NULL;
+  for (guint k = 0; k < G_N_ELEMENTS (infinities); k++)
+    {
+      OrtrainValue *same = OP2 ("And", was_infinite[k], OP2 ("Equal", next, NUMBER (from.w, infinities[k])));
+      stayed = stayed != NULL ? OP2 ("Or", stayed, same) : same;
+    }
   OrtrainValue *finite = OP2 ("Or", is_finite (self, next), stayed);
   OrtrainValue *broken = ortrain_body_cast (self, OP1 ("Not", finite), ORTRAIN_DTYPE_FLOAT32);
   broken =
