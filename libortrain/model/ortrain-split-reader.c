@@ -32,6 +32,7 @@ void
 ortrain_reader_read_placeholders (OrtrainReaderState *state)
 {
   static const char mark[] = "target='", name_mark[] = "name='";
+  const guint64 max_bytes = ortrain_model_limits_get_max_name_bytes (state->reader->limits);
   g_autofree char *text = ortrain_message_metadata_dup (&state->reader->proto->graph->base, ORTRAIN_GRAPH_METADATA,
                                                         ORTRAIN_METADATA_SIGNATURE, ORTRAIN_METADATA_MAX_SIGNATURE);
   for (const char *from = text, *at; from != NULL && (at = strstr (from, mark)) != NULL;)
@@ -42,7 +43,7 @@ ortrain_reader_read_placeholders (OrtrainReaderState *state)
         return;
       name = name != NULL ? name + strlen (name_mark) : line != NULL ? line + 1 : from;
       const gsize n = strspn (name, LETTERS);
-      if (n > 0 && end > target)
+      if (n > 0 && end > target && (guint64) (end - target) <= max_bytes)
         {
           g_autofree char *placeholder = g_strndup (name, n), *path = g_strndup (target, (gsize) (end - target));
           char *kept = g_string_chunk_insert_const (state->strings, path);
