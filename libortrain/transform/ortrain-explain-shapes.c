@@ -6,11 +6,13 @@
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
+#include <time.h>
 
-#define MAX_NODES 48    /* that are looked at behind an input, the nearest first */
-#define MAX_SIZES 12    /* that are tried for a dimension */
-#define MAX_TRIES 96    /* each of which infers the whole graph */
-#define MAX_GRAPH 20000 /* nodes of a graph for which that takes no time that anybody notices */
+#define MAX_MICROSECONDS 300000 /* of a large graph, the message is what it would be without */
+#define MAX_NODES 48            /* that are looked at behind an input, the nearest first */
+#define MAX_SIZES 12            /* that are tried for a dimension */
+#define MAX_TRIES 96            /* each of which infers the whole graph */
+#define MAX_GRAPH 20000         /* nodes of a graph for which that takes no time that anybody notices */
 #define MAX_GRAPH_OF_NUMBERS 2000
 #define MAX_NUMBER 512 /* sizes up to here are tried one by one */
 #define MAX_ELEMENTS 8 /* of constants such as the shape of a Reshape */
@@ -136,13 +138,23 @@ typedef struct
   OrtrainGraph *graph;
   const OrtrainSpecializeInput *inputs;
   guint n_inputs, n_tries, n_right;
+  gint64 end;   /* monotonic time */
   Change found; /* the last one that is right */
 } Search;
+
+/* In microseconds that it was computing: the same on a machine that has other things to do. */
+static gint64
+get_thread_time (void)
+{
+  struct timespec time = { 0 };
+  clock_gettime (CLOCK_THREAD_CPUTIME_ID, &time);
+  return (gint64) time.tv_sec * G_USEC_PER_SEC + time.tv_nsec / 1000;
+}
 
 static void
 try_change (Search *self, const OrtrainValue *value, const Change *change)
 {
-  if (change->size == change->input->dims[change->axis] || self->n_tries >= MAX_TRIES)
+  if (change->size == change->input->dims[change->axis] || self->n_tries >= MAX_TRIES || get_thread_time () > self->end)
     return;
   self->n_tries++;
   if (!is_right (self->graph, self->inputs, self->n_inputs, value, change))
@@ -192,7 +204,7 @@ find_change (Search *self, void (*try_input) (Search *, const OrtrainSpecializeI
 void
 ortrain_explain_shapes (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs, GError **error)
 {
-  Search search = { graph, inputs, n_inputs };
+  Search search = { graph, inputs, n_inputs, .end = get_thread_time () + MAX_MICROSECONDS };
   if (error == NULL || !g_error_matches (*error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE) ||
       graph->nodes->len > MAX_GRAPH)
     return;
