@@ -24,6 +24,8 @@ static gboolean
 upgrade_gelu (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
   const OrtrainWriter self = { graph, node };
+  if (!ortrain_write_check (&self, error))
+    return FALSE;
   OrtrainValue *x = ortrain_node_input (node, 0), *bias = ortrain_node_input (node, 1);
   return ortrain_write_finish (&self,
                                write_gelu (&self, bias != NULL ? ortrain_write2 (&self, "Add", x, bias) : x, "none"));
@@ -34,6 +36,8 @@ static gboolean
 upgrade_fast_gelu (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
   const OrtrainWriter self = { graph, node };
+  if (!ortrain_write_check (&self, error))
+    return FALSE;
   OrtrainValue *x = ortrain_node_input (node, 0), *bias = ortrain_node_input (node, 1);
   return ortrain_write_finish (&self,
                                write_gelu (&self, bias != NULL ? ortrain_write2 (&self, "Add", x, bias) : x, "tanh"));
@@ -44,6 +48,8 @@ static gboolean
 upgrade_quick_gelu (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
   const OrtrainWriter self = { graph, node };
+  if (!ortrain_write_check (&self, error))
+    return FALSE;
   OrtrainValue *x = ortrain_node_input (node, 0);
   OrtrainAttributes *attributes = ortrain_attributes_new ();
   ortrain_attributes_set_float (attributes, "alpha",
@@ -125,6 +131,8 @@ upgrade_conv (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **err
 {
   static const char *const own[] = { "activation", "activation_params", NULL };
   const OrtrainWriter self = { graph, node };
+  if (!ortrain_write_check (&self, error))
+    return FALSE;
   OrtrainValue *operands[] = { ortrain_node_input (node, 0), ortrain_node_input (node, 1),
                                ortrain_node_input (node, 2) };
   OrtrainValue *z = ortrain_node_input (node, 3);
@@ -148,6 +156,8 @@ upgrade_gemm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **err
 {
   static const char *const own[] = { "activation", "activation_alpha", "activation_beta", "activation_gamma", NULL };
   const OrtrainWriter self = { graph, node };
+  if (!ortrain_write_check (&self, error))
+    return FALSE;
   OrtrainValue *operands[] = { ortrain_node_input (node, 0), ortrain_node_input (node, 1),
                                ortrain_node_input (node, 2) };
   g_autofree char *activation = g_strdup (ortrain_attributes_get_string (node->attributes, "activation", ""));
@@ -204,6 +214,8 @@ static gboolean
 upgrade_matmul (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
   const OrtrainWriter self = { graph, node };
+  if (!ortrain_write_check (&self, error))
+    return FALSE;
   const double alpha = ortrain_attributes_get_float (node->attributes, "alpha", 1);
   OrtrainValue *a = write_operand (&self, 0, "transA", "transBatchA", error);
   OrtrainValue *b = a != NULL ? write_operand (&self, 1, "transB", "transBatchB", error) : NULL;
@@ -220,6 +232,8 @@ static gboolean
 upgrade_bias_softmax (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
   const OrtrainWriter self = { graph, node };
+  if (!ortrain_write_check (&self, error))
+    return FALSE;
   OrtrainValue *x = ortrain_node_input (node, 0), *bias = ortrain_node_input (node, 1);
   gint64 axis = ortrain_attributes_get_int (node->attributes, "axis", 1);
   OrtrainValue *sum = ortrain_write2 (&self, "Add", x, bias);
@@ -277,6 +291,8 @@ static gboolean
 upgrade_simplified (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
   const OrtrainWriter self = { graph, node };
+  if (!ortrain_write_check (&self, error))
+    return FALSE;
   OrtrainValue *operands[] = { ortrain_node_input (node, 0), ortrain_node_input (node, 1) };
   const double epsilon = ortrain_attributes_get_float (node->attributes, "epsilon", 1e-5);
   const gint64 axis = ortrain_attributes_get_int (node->attributes, "axis", -1);
@@ -305,6 +321,8 @@ static gboolean
 upgrade_skip (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
   const OrtrainWriter self = { graph, node };
+  if (!ortrain_write_check (&self, error))
+    return FALSE;
   const double epsilon = ortrain_attributes_get_float (node->attributes, "epsilon", 1e-12);
   OrtrainValue *operands[] = { write_sum (&self, 4), ortrain_node_input (node, 2), ortrain_node_input (node, 3) };
   OrtrainNode *norm = insert_norm (&self, "LayerNormalization", operands, operands[2] != NULL ? 3 : 2, -1, epsilon);
@@ -324,6 +342,8 @@ static gboolean
 upgrade_skip_simplified (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
   const OrtrainWriter self = { graph, node };
+  if (!ortrain_write_check (&self, error))
+    return FALSE;
   const double epsilon = ortrain_attributes_get_float (node->attributes, "epsilon", 1e-12);
   OrtrainValue *operands[] = { write_sum (&self, 3), ortrain_node_input (node, 2) };
   OrtrainNode *norm = insert_norm (&self, "RMSNormalization", operands, 2, -1, epsilon);

@@ -64,6 +64,9 @@ find_split (const OrtrainValue *value)
 static OrtrainNode *
 get_sequence (OrtrainNode *node, GError **error)
 {
+  const OrtrainWriter self = { node->graph, node };
+  if (!ortrain_write_check (&self, error))
+    return NULL;
   const OrtrainValue *value = ortrain_node_input (node, 0);
   OrtrainNode *sequence = ortrain_sequence_find (value), *source = find_source (value);
   if (sequence != NULL)

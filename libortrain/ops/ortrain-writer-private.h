@@ -10,6 +10,8 @@ typedef struct
   OrtrainNode *node;
 } OrtrainWriter;
 
+/* Whether the node has what its row asks for: an upgrade that replaces it is the last one to see that. */
+gboolean ortrain_write_check (const OrtrainWriter *self, GError **error);
 /* Operands at the end that are NULL are left out; attributes: taken, may be NULL. */
 OrtrainValue *ortrain_write (const OrtrainWriter *self, const char *op_type, OrtrainValue *const *operands, guint n,
                              OrtrainAttributes *attributes);

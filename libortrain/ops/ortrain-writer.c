@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-writer-private.h"
 
+#include "ops/ortrain-op-check-private.h"
+
+gboolean
+ortrain_write_check (const OrtrainWriter *self, GError **error)
+{
+  return ortrain_op_check_arity (self->node, error) &&
+         ortrain_op_check_present (self->node, self->node->op->min_inputs, error);
+}
+
 OrtrainValue *
 ortrain_write (const OrtrainWriter *self, const char *op_type, OrtrainValue *const *operands, guint n,
                OrtrainAttributes *attributes)
