@@ -58,8 +58,10 @@ count_values (const OrtrainNode *node)
   const gboolean by_batch = node->op != NULL && node->op->inference_form != NULL;
   const gint64 n_groups = ortrain_attributes_get_int (node->attributes, "num_groups", 0);
   gint64 n = 1;
-  if (x == NULL || x->rank < 2 ||
-      (!by_batch && n_groups <= 0 && ortrain_node_get_kind (node) != ORTRAIN_OP_KIND_INSTANCE_NORM))
+  /* the statistics alone, where their use is a node of its own, are those of each channel, too */
+  const gboolean by_channel = ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_INSTANCE_NORM ||
+                              ortrain_node_has_flag (node, ORTRAIN_OP_SUMMARIZES);
+  if (x == NULL || x->rank < 2 || (!by_batch && !by_channel && n_groups <= 0))
     return -1;
   for (gint d = 0; d < x->rank; d++)
     {

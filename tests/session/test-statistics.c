@@ -250,6 +250,55 @@ test_one_value (void)
     }
 }
 
+/* Instances and groups of one number, as PyTorch refuses them. */
+static void
+test_one_value_of_groups (void)
+{
+  static const struct
+  {
+    const char *op_type, *shape;
+    gint64 n_groups, n_channels, last;
+    gboolean refused;
+  } some[] = {
+    { "InstanceNormalization", "batch, 3, n", 0, 3, 1, TRUE },
+    { "InstanceNormalization", "batch, 3, n", 0, 3, 2, FALSE },
+    { "InstanceNormalization", "batch, 3, 1", 0, 3, 1, TRUE },
+    { "GroupNormalization", "batch, 4, n", 4, 4, 1, TRUE },
+    { "GroupNormalization", "batch, 4, n", 2, 4, 1, FALSE },
+  };
+  for (guint i = 0; i < G_N_ELEMENTS (some); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new ("groups");
+      const gint64 channels[] = { some[i].n_channels }, dims[] = { 2, some[i].n_channels, some[i].last };
+      ortrain_graph_builder_add_input (builder, "x", ORTRAIN_DTYPE_FLOAT32, some[i].shape);
+      ortrain_graph_builder_add_filled (builder, "norm.weight", channels, 1, 1.5);
+      ortrain_graph_builder_add_filled (builder, "norm.bias", channels, 1, 0.5);
+      GVariantDict attributes;
+      g_variant_dict_init (&attributes, NULL);
+      if (some[i].n_groups > 0)
+        g_variant_dict_insert (&attributes, "num_groups", "x", some[i].n_groups);
+      OrtrainValue *y = ortrain_graph_builder_add_op (
+          builder, some[i].op_type, "", (const char *const[]){ "x", "norm.weight", "norm.bias", NULL },
+          (const char *const[]){ "y", NULL }, g_variant_dict_end (&attributes));
+      ortrain_graph_builder_add_output (builder, y, "y");
+      g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+      g_assert_no_error (error);
+      g_autoptr (OrtrainTrainingOptions) options = make_options ();
+      g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+      g_assert_no_error (error);
+      g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+      g_autoptr (OrtrainTensor) x = make_tensor (dims, 3, 2), target = make_tensor (dims, 3, 3);
+      ortrain_tensor_dict_set (feeds, "x", x);
+      ortrain_tensor_dict_set (feeds, "target", target);
+      ortrain_training_session_train_step (session, feeds, &error);
+      if (some[i].refused)
+        g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED);
+      else
+        g_assert_no_error (error);
+    }
+}
+
 /* A training whose last batch would have one item ends before it begins. */
 static void
 test_last_batch (void)
@@ -281,6 +330,7 @@ main (int argc, char **argv)
   g_test_add_func ("/statistics/frozen-is-evaluation", test_frozen_is_evaluation);
   g_test_add_func ("/statistics/unmatched", test_unmatched);
   g_test_add_func ("/statistics/one-value", test_one_value);
+  g_test_add_func ("/statistics/one-value-of-groups", test_one_value_of_groups);
   g_test_add_func ("/statistics/last-batch", test_last_batch);
   return g_test_run ();
 }
