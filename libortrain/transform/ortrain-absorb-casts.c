@@ -207,12 +207,27 @@ ortrain_sum_gradients_wide (OrtrainGraph *graph, GError **error)
 
 /* ---- Forward results ---- */
 
+/* Whether the backward pass compares its elements with something: what was chosen from it is found again by its value, which
+ * is not that of what is rounded. */
+static gboolean
+is_compared (const OrtrainValue *value)
+{
+  for (guint u = 0; u < value->uses.n; u++)
+    {
+      const OrtrainNode *node = value->uses.items[u].node;
+      const OrtrainValue *output = ortrain_node_output (node, 0);
+      if (node->phase == ORTRAIN_PHASE_BACKWARD && output != NULL && output->dtype == ORTRAIN_DTYPE_BOOL)
+        return TRUE;
+    }
+  return FALSE;
+}
+
 static gboolean
 read_narrow (OrtrainGraph *graph, OrtrainNode *cast, GError **error)
 {
   OrtrainValue *wide = cast->inputs->pdata[0], *narrow = cast->outputs->pdata[0], *widened = NULL;
   if (wide->producer == NULL || wide->producer->op == NULL || wide->producer->op->mixed != ORTRAIN_MIXED_INSIDE ||
-      wide->is_output)
+      wide->is_output || is_compared (wide))
     return TRUE;
   for (guint u = wide->uses.n; u-- > 0;)
     {

@@ -163,6 +163,27 @@ class Precision(unittest.TestCase):
             self.assertFalse(np.array_equal(logits, exact))
             np.testing.assert_allclose(logits, exact, atol=0.02)
 
+    def test_choices_by_value(self):
+        """A value that a product reads in 16 bits, and a maximum in float32, whose gradient looks for what was chosen."""
+        x = np.random.default_rng(3).standard_normal((4, 6)).astype(np.float32)
+        feeds = {"x": x, "of_product": np.zeros((4, 2), np.float32), "of_choice": np.ones((1, 1), np.float32)}
+        for choice in ("ReduceMax", "ReduceMin"):
+            gradients = {}
+            for precision in ("f32", "bf16", "fp16"):
+                builder = Ortrain.GraphBuilder.new("choice")
+                normed = builder.layer_norm(builder.add_input("x", Ortrain.DType.FLOAT32, "4, 6"), "norm")
+                builder.add_output(builder.linear(normed, "fc", 2, True), "product")
+                builder.add_output(builder.unary(choice, normed), "choice")
+                options = Ortrain.TrainingOptions([Ortrain.MseLoss("product", "of_product"), Ortrain.MseLoss("choice", "of_choice")],
+                                                  optimizer=Ortrain.Sgd(0.1), precision=precision)
+                session = Ortrain.TrainingSession(builder.build(), options)
+                session.train_step(feeds)
+                gradients[precision] = session.get_gradients().numpy()
+            for precision in ("bf16", "fp16"):
+                for name, right in gradients["f32"].items():
+                    off = np.linalg.norm(gradients[precision][name].astype(np.float64) - right) / np.linalg.norm(right)
+                    self.assertLess(off, 0.02, f"{choice}, {precision}, {name}")
+
     def test_sums_of_half_files(self):
         """Models written in float16: sums beyond its range, which a root or a quotient brings back into it."""
         x = np.full((2, 512), 20, np.float16)

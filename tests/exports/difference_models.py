@@ -509,6 +509,21 @@ def losses():
         return [node("Cast", [inputs[0]], ["h"], to=11), node("Exp", ["h"], ["e"]), node("CastLike", ["e", inputs[1]], ["f"]), node("Mul", ["f", inputs[1]], outputs)]
     case(cast, "f[2];f[2]", 19, computed=True)
 
+    # one value that a product reads in 16 bits, where they are chosen, and a choice by value in float32
+    for op, rest in (("ReduceMax", {"keepdims": 0}), ("ReduceMin", {"keepdims": 0}), ("Max", {}), ("GlobalMaxPool", {}), ("Clip", {}), ("TopK", {})):
+        def chosen(inputs, outputs, op=op, rest=rest):
+            nodes = [node("LayerNormalization", inputs[:3], ["n"]), node("MatMul", ["n", inputs[3]], [outputs[0]])]
+            if op == "TopK":
+                return nodes + [node(op, ["n", inputs[4]], [outputs[1], "i"])]
+            if op == "GlobalMaxPool":
+                return nodes + [node("Unsqueeze", ["n", inputs[4]], ["u"]), node(op, ["u"], [outputs[1]])]
+            if op == "Clip":
+                return nodes + [node("ReduceSum", ["n"], ["r"]), node(op, ["n", "", inputs[5]], ["c"]), node("Exp", ["c"], [outputs[1]])]
+            if op == "Max":
+                return nodes + [node("Exp", ["n"], ["e"]), node(op, ["e", "n"], ["x"]), node("Log", ["x"], [outputs[1]])]
+            return nodes + [node(op, ["n", inputs[4]] if op.startswith("Reduce") else ["n"], [outputs[1]], **rest)]
+        case(chosen, "f[2,3,4];f[4];f[4];f[4,2];i[1]{1};d{0.3}", 18, outputs=2, name="chosen_" + op)
+
     def dropout(inputs, outputs):
         return [node("Dropout", inputs, ["d"]), node("Mul", ["d", "d"], outputs)]
     case(dropout, "f[2,3];d{0.0}", 13)
