@@ -281,32 +281,19 @@ equal (const Candidate *a, const Candidate *b, gboolean transposed)
                            ortrain_tensor_get_n_bytes (x)) == 0;
 }
 
-/**
- * ortrain_model_find_equal_parameters:
- * @self: a model
- *
- * Finds pairs of initializers with equal values, one perhaps transposed: parameters that a program stored twice, such
- * as a word embedding that is also the weight of the output. They drift apart in training unless they are tied, see
- * [method@TrainingOptions.tie]. Tensors of few elements, and those whose elements are all equal, are left out.
- *
- * Returns: (transfer full): a list of [class@ParameterPair], in the order of the file
- */
 GListModel *
-ortrain_model_find_equal_parameters (OrtrainModel *self)
+ortrain_parameter_pairs_find (OrtrainGraph *graph, gint64 min_elements)
 {
-  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
   OrtrainObjectList *pairs = ortrain_object_list_new (ORTRAIN_TYPE_PARAMETER_PAIR);
   g_autoptr (GArray) candidates = g_array_new (FALSE, FALSE, sizeof (Candidate));
   g_autoptr (GHashTable) by_key = g_hash_table_new (g_int64_hash, g_int64_equal); /* key → index of the first + 1 */
 
-  if (self->reader.graph == NULL)
-    return G_LIST_MODEL (pairs);
-  for (guint i = 0; i < self->reader.graph->initializers->len; i++)
+  for (guint i = 0; i < graph->initializers->len; i++)
     {
-      const OrtrainValue *value = self->reader.graph->initializers->pdata[i];
+      const OrtrainValue *value = graph->initializers->pdata[i];
       Candidate candidate = { .value = value };
       gboolean varies;
-      if (!ortrain_dtype_is_floating (value->dtype) || ortrain_tensor_get_n_elements (value->tensor) < MIN_ELEMENTS)
+      if (!ortrain_dtype_is_floating (value->dtype) || ortrain_tensor_get_n_elements (value->tensor) < min_elements)
         continue;
       candidate.key = sample (value->tensor, FALSE, &varies);
       if (!varies)
@@ -330,6 +317,26 @@ ortrain_model_find_equal_parameters (OrtrainModel *self)
       else
         g_hash_table_insert (by_key, &candidate->key, GUINT_TO_POINTER (i + 1));
     }
-  ortrain_model_trim (self);
   return G_LIST_MODEL (pairs);
+}
+
+/**
+ * ortrain_model_find_equal_parameters:
+ * @self: a model
+ *
+ * Finds pairs of initializers with equal values, one perhaps transposed: parameters that a program stored twice, such
+ * as a word embedding that is also the weight of the output. They drift apart in training unless they are tied, see
+ * [method@TrainingOptions.tie]. Tensors of few elements, and those whose elements are all equal, are left out.
+ *
+ * Returns: (transfer full): a list of [class@ParameterPair], in the order of the file
+ */
+GListModel *
+ortrain_model_find_equal_parameters (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  if (self->reader.graph == NULL)
+    return G_LIST_MODEL (ortrain_object_list_new (ORTRAIN_TYPE_PARAMETER_PAIR));
+  GListModel *pairs = ortrain_parameter_pairs_find (self->reader.graph, MIN_ELEMENTS);
+  ortrain_model_trim (self);
+  return pairs;
 }

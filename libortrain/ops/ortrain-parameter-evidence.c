@@ -25,7 +25,9 @@
  *   numbered        formula             a constant, told
  *   numbered        equal               a constant in a normalization, or where each item of the batch has its own
  *   numbered                 slot       a parameter
- *   numbered                 shifted    a parameter, told
+ *   numbered                 shifted    a parameter, told; a constant, told, where it scales and shifts a convolution:
+ *                                       that of a batch normalization is merged into the convolution, that of a
+ *                                       frozen one, of buffers alone, is not
  *   numbered                 other      a constant, told
  *   numbered in a module that lacks a listed parameter
  *                            any        a parameter; told where no rule of uses fits
@@ -147,6 +149,8 @@ ortrain_parameter_evidence_decide (const OrtrainParameterEvidence *self)
     case ORTRAIN_PROVENANCE_MADE:
       if (is_filled (self))
         return verdict (FALSE, FALSE, "written by the exporter");
+      if (self->is_affine && self->use == ORTRAIN_USE_SHIFTED)
+        return verdict (FALSE, TRUE, "a normalization whose statistics and weights are fixed");
       return verdict (is_used, self->use == ORTRAIN_USE_SHIFTED || (!is_used && !is_formula (self->value->tensor)),
                       NULL);
     case ORTRAIN_PROVENANCE_UNKNOWN:

@@ -99,6 +99,47 @@ is_whole (const OrtrainNode *node, const OrtrainValue *operand)
          ortrain_channels_get_wide_axes (operand) == ortrain_channels_get_wide_axes (y);
 }
 
+static gboolean
+is_convolution (const OrtrainValue *value)
+{
+  return value != NULL && value->producer != NULL && value->producer->op != NULL &&
+         value->producer->op->channels == ORTRAIN_CHANNELS_SECOND &&
+         !(value->producer->op->flags & ORTRAIN_OP_NORMALIZES);
+}
+
+/* The other operand of a node with two. */
+static OrtrainValue *
+get_other (const OrtrainNode *node, const OrtrainValue *operand)
+{
+  OrtrainValue *first = ortrain_node_input (node, 0);
+  return node->inputs->len != 2 ? NULL : first == operand ? ortrain_node_input (node, 1) : first;
+}
+
+/* Whether an operand scales the output of a convolution, and the node after that shifts it by another one; or is that. */
+static gboolean
+is_affine (const Analysis *self, const OrtrainNode *node, const OrtrainValue *operand)
+{
+  const OrtrainValue *x = get_other (node, operand), *y = ortrain_node_output (node, 0);
+  const OrtrainNode *scale = node, *shift = x != NULL ? x->producer : NULL;
+  if (node->op->scale_inputs != 0)
+    {
+      const OrtrainUse *use = y != NULL && y->uses.n == 1 && !y->is_output ? &y->uses.items[0] : NULL;
+      shift = use != NULL && use->node->op != NULL && use->node->op->shift_inputs != 0 ? use->node : NULL;
+      x = y;
+    }
+  else
+    {
+      scale = shift;
+      shift = node;
+    }
+  if (scale == NULL || shift == NULL || scale->op == NULL || scale->op->scale_inputs == 0)
+    return FALSE;
+  const OrtrainValue *first = ortrain_node_input (scale, 0), *second = ortrain_node_input (scale, 1);
+  const OrtrainValue *offset = get_other (shift, x);
+  return (is_convolution (first) || is_convolution (second)) && offset != NULL &&
+         ortrain_channel_map_is_stored_operand (&self->map, offset);
+}
+
 /* All initializers that a stored operand is computed from become weights, but for those whose values are of no
  * weight. */
 static void
@@ -130,6 +171,7 @@ follow (Analysis *self, const OrtrainNode *of, OrtrainValue *operand, gboolean i
                                              .is_direct = step.is_direct,
                                              .is_kernel = of->op->channels == ORTRAIN_CHANNELS_SECOND,
                                              .is_whole = kind != OPERAND_SLOT && is_whole (of, operand),
+                                             .is_affine = kind == OPERAND_BROADCAST && is_affine (self, of, operand),
                                              .is_norm = (of->op->flags & ORTRAIN_OP_NORMALIZES) != 0 };
           const char *other = NULL;
           if (is_weight && kind == OPERAND_OF_SEARCH)

@@ -20,6 +20,7 @@
 #include "session/ortrain-padding-rows-private.h"
 #include "session/ortrain-parameter-choice-private.h"
 #include "session/ortrain-parameter-info-private.h"
+#include "session/ortrain-repeated-parameters-private.h"
 #include "session/ortrain-stop-gradient-private.h"
 #include "session/ortrain-uncertain-parameters-private.h"
 
@@ -431,13 +432,23 @@ note_scores (OrtrainGraph *graph, GStrvBuilder *notes)
 }
 
 static void
-note_pairs (Check *check, GStrvBuilder *notes)
+note_pairs (Check *check, OrtrainGraph *graph, GHashTable *trained, GStrvBuilder *notes)
 {
+  g_autoptr (GHashTable) known = g_hash_table_new (g_str_hash, g_str_equal);
+  g_autoptr (GArray) repeated = ortrain_repeated_parameters_find (graph, trained);
+  for (guint i = 0; i < repeated->len; i++)
+    {
+      const OrtrainRepeatedParameter *one = &g_array_index (repeated, OrtrainRepeatedParameter, i);
+      g_hash_table_add (known, one->second->name);
+      ortrain_repeated_parameters_add_note (one->first->name, one->second->name, notes);
+    }
   g_autoptr (GListModel) pairs = ortrain_model_find_equal_parameters (check->model);
   for (guint i = 0; i < g_list_model_get_n_items (pairs); i++)
     {
       g_autoptr (OrtrainParameterPair) pair = g_list_model_get_item (pairs, i);
       const char *first = ortrain_parameter_pair_get_first (pair), *second = ortrain_parameter_pair_get_second (pair);
+      if (g_hash_table_contains (known, first) || g_hash_table_contains (known, second))
+        continue;
       g_autofree char *note = g_strdup_printf (
           "'%s' and '%s' hold the same values%s: if they are one parameter, train them as one with tie (\"%s\", "
           "\"%s\")",
@@ -649,7 +660,7 @@ check_model (OrtrainModel *self, OrtrainTrainingOptions *options, GError **error
       if (report->trainable)
         note_advised (graph, notes);
       note_scores (graph, notes);
-      note_pairs (&check, notes);
+      note_pairs (&check, graph, trained, notes);
       note_padding (&check, notes);
       note_host_nodes (graph, notes);
     }

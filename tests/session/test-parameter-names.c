@@ -153,6 +153,135 @@ test_literals (void)
     }
 }
 
+/* The scale and shift of a frozen normalization, of buffers alone, stand behind a convolution; those of a normalization of
+ * groups behind that. Either is told. */
+static void
+test_scale_of_convolution (void)
+{
+  for (guint normalized = 0; normalized < 2; normalized++)
+    {
+      Proto *graph = make_graph (DIMS (2, 3, 8), DIMS (2, 4, 8));
+      add_weight (graph, "conv.weight", DIMS (4, 3, 1));
+      add_weight (graph, "onnx::Mul_7", DIMS (4, 1));
+      add_weight (graph, "onnx::Add_8", DIMS (4, 1));
+      add_node (graph, "Conv", "x,conv.weight", "a");
+      if (normalized)
+        {
+          add_number (graph, "onnx::Instance_1", DIMS (4), 1);
+          add_number (graph, "onnx::Instance_2", DIMS (4), 0);
+          add_node (graph, "InstanceNormalization", "a,onnx::Instance_1,onnx::Instance_2", "b");
+        }
+      add_node (graph, "Mul", normalized ? "b,onnx::Mul_7" : "a,onnx::Mul_7", "c");
+      add_node (graph, "Add", "c,onnx::Add_8", "y");
+      g_autoptr (OrtrainModel) model = load_of (graph, "pytorch");
+      expect_role (model, "onnx::Mul_7", normalized == 1,
+                   normalized ? "scale: Mul" : "statistics and weights are fixed");
+      expect_role (model, "onnx::Add_8", normalized == 1,
+                   normalized ? "bias: Add" : "statistics and weights are fixed");
+      g_autoptr (OrtrainParameterInfo) info = find_info (model, "onnx::Mul_7");
+      g_assert_false (ortrain_parameter_info_get_certain (info));
+      if (normalized)
+        expect_role (model, "onnx::Instance_1", FALSE, "");
+    }
+}
+
+/* The scale of a quantized weight is named as parameters are, and has no gradient. */
+static void
+test_quantization_scale (void)
+{
+  const gint8 zero = 0, weight[] = { 3, -7, 5, 9, -2, 4, 1, -8 };
+  Proto *graph = make_graph (DIMS (3, 2), DIMS (3, 4));
+  proto_message (graph, 5, proto_tensor ("fc.weight_quantized", 3, DIMS (2, 4), weight, sizeof weight));
+  proto_message (graph, 5, proto_tensor ("fc.weight_zero_point", 3, SCALAR, &zero, sizeof zero));
+  add_number (graph, "fc.weight_scale", SCALAR, 0.05f);
+  add_weight (graph, "fc.bias", DIMS (4));
+  add_node (graph, "DequantizeLinear", "fc.weight_quantized,fc.weight_scale,fc.weight_zero_point", "w");
+  add_node (graph, "Gemm", "x,w,fc.bias", "y");
+  g_autoptr (OrtrainModel) model = load (graph);
+  expect_role (model, "fc.weight_scale", FALSE, "quantization scale");
+  expect_role (model, "fc.bias", TRUE, "bias of Gemm");
+}
+
+/* ---- what the exporter stored twice ---- */
+
+static void
+add_transposed (Proto *graph, const char *name, const char *of, gint64 rows, gint64 columns)
+{
+  g_autofree float *data = g_new (float, rows *columns);
+  for (gint64 i = 0; i < rows; i++)
+    for (gint64 k = 0; k < columns; k++)
+      data[k * rows + i] = 0.4f * sinf (1.7f * (float) (i * columns + k) + (float) g_str_hash (of) / 1e9f);
+  add_tensor (graph, name, DIMS (columns, rows), data);
+}
+
+static void
+add_named_node (Proto *graph, const char *name, const char *op_type, const char *inputs, const char *output)
+{
+  Proto *node = proto_node (op_type, inputs, output);
+  proto_string (node, 3, name);
+  proto_message (graph, 1, node);
+}
+
+static void
+check_repeated (Proto *graph, guint n_parameters)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainModel) model = load_of (graph, "pytorch");
+  g_autoptr (OrtrainTrainingOptions) options = make_options ();
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) parameters = ortrain_training_session_get_parameters (session, &error);
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (parameters), ==, n_parameters);
+}
+
+/* y = (table[ids] + x) tableᵀ: the table is the weight of the output, too. */
+static void
+test_repeated_table (void)
+{
+  static const gint64 ids[] = { 2, 0 };
+  Proto *graph = make_graph (DIMS (2, 4), DIMS (2, 5));
+  add_weight (graph, "wte.weight", DIMS (5, 4));
+  add_transposed (graph, "onnx::MatMul_9", "wte.weight", 5, 4);
+  add_ints (graph, "ids", ids, 2);
+  add_named_node (graph, "/wte/Gather", "Gather", "wte.weight,ids", "e");
+  add_node (graph, "Add", "e,x", "h");
+  add_named_node (graph, "/head/MatMul", "MatMul", "h,onnx::MatMul_9", "y");
+  g_autoptr (OrtrainModel) model = load_of (graph, "pytorch");
+  g_autoptr (OrtrainTrainingOptions) options = make_options ();
+  g_autoptr (OrtrainModel) out = train (model, options, DIMS (2, 4), DIMS (2, 5));
+  OrtrainTensor *table = contents (out, "wte.weight"), *head = contents (out, "onnx::MatMul_9");
+  g_assert_false (ortrain_tensor_equal (table, contents (model, "wte.weight")));
+  for (gint64 i = 0; i < 5; i++)
+    for (gint64 k = 0; k < 4; k++)
+      g_assert_true (ortrain_tensor_get_scalar (table, i * 4 + k) == ortrain_tensor_get_scalar (head, k * 5 + i));
+
+  /* whoever freezes one by name keeps them apart */
+  g_autoptr (GError) error = NULL;
+  ortrain_training_options_set_frozen (options, (const char *const[]){ "onnx::MatMul_9", NULL });
+  g_autoptr (OrtrainModel) apart = train (model, options, DIMS (2, 4), DIMS (2, 5));
+  g_assert_false (ortrain_tensor_equal (contents (apart, "wte.weight"), contents (model, "wte.weight")));
+  g_assert_true (ortrain_tensor_equal (contents (apart, "onnx::MatMul_9"), contents (model, "onnx::MatMul_9")));
+}
+
+/* One module that is called twice has one weight; two modules that were copied from one have two. */
+static void
+test_repeated_module (void)
+{
+  for (guint copied = 0; copied < 2; copied++)
+    {
+      Proto *graph = make_graph (DIMS (2, 4), DIMS (2, 4));
+      add_weight (graph, "layer.bias", DIMS (4));
+      add_transposed (graph, "onnx::MatMul_9", "layer", 4, 4);
+      add_transposed (graph, "onnx::MatMul_12", "layer", 4, 4);
+      add_transposed (graph, "onnx::MatMul_15", "layer", 4, 4);
+      add_named_node (graph, "/layer/MatMul", "MatMul", "x,onnx::MatMul_9", "a");
+      add_named_node (graph, "/layer/Add", "Add", "a,layer.bias", "b");
+      add_named_node (graph, copied ? "/layer2/MatMul" : "/layer/MatMul_1", "MatMul", "b,onnx::MatMul_12", "c");
+      add_named_node (graph, copied ? "/layer3/MatMul" : "/layer/MatMul_2", "MatMul", "c,onnx::MatMul_15", "y");
+      check_repeated (graph, copied ? 4 : 2);
+    }
+}
+
 /* ---- values ---- */
 
 /* A convolution of one axis with so many filters, or a product; then a weight of the model. */
@@ -405,6 +534,10 @@ main (int argc, char *argv[])
   g_test_add_func ("/parameter-names/malformed-list", test_malformed_list);
   g_test_add_func ("/parameter-names/names", test_names);
   g_test_add_func ("/parameter-names/literals", test_literals);
+  g_test_add_func ("/parameter-names/scale-of-convolution", test_scale_of_convolution);
+  g_test_add_func ("/parameter-names/quantization-scale", test_quantization_scale);
+  g_test_add_func ("/parameter-names/repeated-table", test_repeated_table);
+  g_test_add_func ("/parameter-names/repeated-module", test_repeated_module);
   g_test_add_func ("/parameter-names/transforms", test_transforms);
   g_test_add_func ("/parameter-names/beginnings", test_beginnings);
   g_test_add_func ("/parameter-names/masks", test_masks);

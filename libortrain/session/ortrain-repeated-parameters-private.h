@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "graph/ortrain-graph-private.h"
+
+/* One parameter that an exporter stored twice: beside the parameter, under a number of its own, what it computed from it. */
+typedef struct
+{
+  OrtrainValue *first, *second; /* `second` is the one with the number */
+} OrtrainRepeatedParameter;
+
+/* Among the initializers in `trained`, a set of OrtrainValue. Sure ones alone: parameters that are equal by accident, or were
+ * copied, as layers are, stay apart. Returns OrtrainRepeatedParameter. transfer full */
+GArray *ortrain_repeated_parameters_find (OrtrainGraph *graph, GHashTable *trained);
+void ortrain_repeated_parameters_add_note (const char *first, const char *second, GStrvBuilder *notes);
