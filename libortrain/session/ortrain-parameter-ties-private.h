@@ -8,3 +8,7 @@
  * OrtrainTrainingTie, what was tied; notes: what people are told of it. */
 gboolean ortrain_parameter_ties_apply (OrtrainGraph *graph, OrtrainTrainingOptions *options, GArray *ties,
                                        GStrvBuilder *notes, GError **error);
+/* After the parameters are chosen (ROLE_PARAMETER): makes one of each parameter that an exporter stored several times for a
+ * module that is called several times. */
+gboolean ortrain_parameter_ties_apply_repeated (OrtrainGraph *graph, OrtrainTrainingOptions *options, GArray *ties,
+                                                GStrvBuilder *notes, GError **error);

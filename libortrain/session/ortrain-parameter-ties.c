@@ -7,6 +7,7 @@
 #include "graph/ortrain-scoped-name-private.h"
 #include "ops/ortrain-op-private.h"
 #include "session/ortrain-name-patterns-private.h"
+#include "session/ortrain-repeated-parameters-private.h"
 #include "session/ortrain-training-graph-private.h"
 #include "session/ortrain-training-options-private.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -222,4 +223,25 @@ ortrain_parameter_ties_apply (OrtrainGraph *graph, OrtrainTrainingOptions *optio
     }
   /* whoever names what is trained says what is one */
   return ortrain_training_options_get_trainable (options) != NULL || tie_tables (graph, options, ties, notes, error);
+}
+
+gboolean
+ortrain_parameter_ties_apply_repeated (OrtrainGraph *graph, OrtrainTrainingOptions *options, GArray *ties,
+                                       GStrvBuilder *notes, GError **error)
+{
+  if (ortrain_training_options_get_trainable (options) != NULL)
+    return TRUE;
+  g_autoptr (GHashTable) trained = g_hash_table_new (NULL, NULL);
+  for (guint i = 0; i < graph->initializers->len; i++)
+    if (((OrtrainValue *) graph->initializers->pdata[i])->role == ORTRAIN_ROLE_PARAMETER)
+      g_hash_table_add (trained, graph->initializers->pdata[i]);
+  g_autoptr (GArray) repeated = ortrain_repeated_parameters_find (graph, trained);
+  for (guint i = 0; i < repeated->len; i++)
+    {
+      const OrtrainRepeatedParameter *one = &g_array_index (repeated, OrtrainRepeatedParameter, i);
+      ortrain_repeated_parameters_add_note (one->first->name, one->second->name, notes);
+      if (!add_tie (graph, one->first, one->second, ties, error))
+        return FALSE;
+    }
+  return TRUE;
 }

@@ -65,9 +65,10 @@ ortrain_repeated_parameters_find (OrtrainGraph *graph, GHashTable *trained)
 void
 ortrain_repeated_parameters_add_note (const char *first, const char *second, GStrvBuilder *notes)
 {
-  g_autofree char *note = g_strdup_printf (
-      "'%s' is the parameter '%s' once more, as the exporter stored it for another use: they are trained as one (to train "
-      "'%s' alone, freeze the other by name)",
-      ortrain_text_show (second), ortrain_text_show (first), ortrain_text_show (first));
+  g_autofree char *note =
+      g_strdup_printf ("'%s' is the parameter '%s' once more, as the exporter stored it for another use: they are "
+                       "trained as one (to train "
+                       "'%s' alone, freeze the other by name)",
+                       ortrain_text_show (second), ortrain_text_show (first), ortrain_text_show (first));
   g_strv_builder_add (notes, note);
 }

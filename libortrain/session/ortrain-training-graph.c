@@ -549,7 +549,8 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
     if (loss == NULL)
       return NULL;
     g_autoptr (GHashTable) differentiable = ortrain_parameter_choice_find_differentiable (&loss, 1);
-    if (!ortrain_parameter_choice_apply (base, differentiable, options, notes, error))
+    if (!ortrain_parameter_choice_apply (base, differentiable, options, notes, error) ||
+        !ortrain_parameter_ties_apply_repeated (base, options, self->ties, notes, error))
       return NULL;
   }
   if (!ortrain_statistics_choose (base, options, notes, error))
