@@ -2,6 +2,7 @@
 #include "session/ortrain-repeated-parameters-private.h"
 
 #include "core/ortrain-text-private.h"
+#include "graph/ortrain-scoped-name-private.h"
 #include "model/ortrain-model-private.h"
 #include "ops/ortrain-op-private.h"
 
@@ -32,6 +33,14 @@ share_module (const OrtrainValue *a, const OrtrainValue *b)
   return FALSE;
 }
 
+/* Whether the file calls both, and by different names. */
+static gboolean
+differ_in_name (const OrtrainValue *first, const OrtrainValue *second)
+{
+  const char *a = ortrain_scoped_name_of (first), *b = ortrain_scoped_name_of (second);
+  return b != NULL && !g_str_equal (b, first->name) && g_strcmp0 (a, b) != 0;
+}
+
 GArray *
 ortrain_repeated_parameters_find (OrtrainGraph *graph, GHashTable *trained)
 {
@@ -52,7 +61,8 @@ ortrain_repeated_parameters_find (OrtrainGraph *graph, GHashTable *trained)
         one = (OrtrainRepeatedParameter){ one.second, one.first };
       if (!is_numbered (one.second) || !g_hash_table_contains (trained, one.first) ||
           !g_hash_table_contains (trained, one.second) || g_hash_table_contains (roots, one.second) ||
-          (is_table (one.first) == is_table (one.second) && !share_module (one.first, one.second)))
+          (is_table (one.first) == is_table (one.second) &&
+           (!share_module (one.first, one.second) || differ_in_name (one.first, one.second))))
         continue;
       OrtrainValue *root = g_hash_table_lookup (roots, one.first);
       one.first = root != NULL ? root : one.first;
