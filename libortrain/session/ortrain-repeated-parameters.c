@@ -23,9 +23,12 @@ is_table (const OrtrainValue *value)
   return FALSE;
 }
 
+/* Where the file tells modules at all. */
 static gboolean
 share_module (const OrtrainValue *a, const OrtrainValue *b)
 {
+  if (a->graph->labels == NULL || a->graph->labels->len < 2)
+    return FALSE;
   for (guint i = 0; i < a->uses.n; i++)
     for (guint k = 0; k < b->uses.n; k++)
       if (a->uses.items[i].node->scope == b->uses.items[k].node->scope)
