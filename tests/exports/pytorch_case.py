@@ -16,6 +16,7 @@ STEPS, RATE = 6, 0.02
 
 # What an exporter writes instead of the parameters; optimize=False keeps them.
 FOLDED = "the exporter computed a constant from parameters, which is trained in their place"
+MADE = "the exporter computed constants from buffers, in a module that lacks a parameter: they are trained as if made from it"
 NORM = "the exporter folded BatchNormalization into the layer before it"
 BUFFER = "the older exporter names buffers as it names parameters"
 PADDING = "the older exporter does not write which row stands for padding: set_padding_row does it"

@@ -4,7 +4,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from pytorch_case import BUFFER, FOLDED, NORM, Case, flags, integers, uniform, when
+from pytorch_case import BUFFER, FOLDED, MADE, NORM, Case, flags, integers, uniform, when
 from torch import nn
 
 
@@ -670,11 +670,16 @@ IDIOMS = {
     "autoencoder": Case(Autoencoder, (ROWS,)),
     "dfl": Case(Dfl, (IMAGE,)),
     "anchors": Case(Anchors, (IMAGE,)),
-    "stft": Case(Stft, ((2, 1, 24),)),
-    "fourier": Case(Fourier, (ROWS,)),
-    "dft": Case(Dft, (ROWS,)),
-    "kan": Case(Kan, (uniform(-1, 1, 4, 6),)),
-    "rbf": Case(Rbf, (ROWS,)),
+    "stft": Case(Stft, ((2, 1, 24),),
+                 differs=when(BUFFER, "ts")),
+    "fourier": Case(Fourier, (ROWS,),
+                    differs=when(BUFFER, "ts")),
+    "dft": Case(Dft, (ROWS,),
+                differs=when(MADE, "dyn")),
+    "kan": Case(Kan, (uniform(-1, 1, 4, 6),),
+                differs=when(MADE, "dyn")),
+    "rbf": Case(Rbf, (ROWS,),
+                differs=when(FOLDED, "ts", "dyn")),
     "capsules": Case(Capsules, (ROWS,)),
     "tied": Case(Tied, (ROWS,)),
     "detach": Case(Detached, (ROWS,), differs="detach () is not written into a file: stop_gradient does it"),

@@ -14,7 +14,7 @@ import timm
 import torch
 import torchvision
 import transformers
-from pytorch_case import NORM, PADDING, Case, integers, when
+from pytorch_case import FOLDED, NORM, PADDING, Case, integers, when
 from pytorch_export import export_all
 from torch import nn
 
@@ -55,7 +55,7 @@ EAGER = {"Gemma2", "Deberta", "DebertaV2", "XLNet", "MPNet", "Bloom", "T5", "GPT
 BATCH, SEQUENCE = {(0, 0): "batch"}, {(0, 0): "batch", (0, 1): "seq"}
 NO_CACHE = {"use_cache": False}
 MASK = lambda generator: torch.ones((2, 8), dtype=torch.int64)  # without one, transformers looks for packed sequences by aten::diff
-CAUSAL = {"names": ("input_ids", "attention_mask"), "dynamic": SEQUENCE | {(1, 0): "batch", (1, 1): "seq"}, "use_cache": False}
+CAUSAL = {"differs": when(PADDING, "ts"), "names": ("input_ids", "attention_mask"), "dynamic": SEQUENCE | {(1, 0): "batch", (1, 1): "seq"}, "use_cache": False}
 GATED = TEXT | {"num_key_value_heads": 1, "head_dim": 8, "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 VISION = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "image_size": 32, "patch_size": 8, "num_labels": 5}
 
@@ -97,14 +97,14 @@ TRANSFORMERS = {
     "wav2vec2": hugging("Wav2Vec2", "ForCTC", (2, 400), names=("input_values",), vocab_size=12, hidden_size=16, num_hidden_layers=1,
                         num_attention_heads=2, intermediate_size=24, conv_dim=[8, 8], conv_stride=[5, 2], conv_kernel=[10, 3],
                         num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=2, num_feat_extract_layers=2, apply_spec_augment=False),
-    "clip": hugging("CLIP", "Model", IDS, PIXELS, names=("input_ids", "pixel_values"), output="logits_per_image", projection_dim=16,
+    "clip": hugging("CLIP", "Model", IDS, PIXELS, names=("input_ids", "pixel_values"), output="logits_per_image", projection_dim=16, differs=when(FOLDED, "dyn"),
                     text_config=GATED | {"bos_token_id": 1}, vision_config=VISION),
 }
 
 
 def vision(make, *inputs, dynamic=BATCH, rate=1e-4, tolerance=2e-4):
     return Case(make, inputs or ((4, 3, 64, 64),), train=True, dynamic=dynamic, rate=rate, tolerance=tolerance,
-                differs=when(NORM, "dyn"))
+                differs=when(f"{NORM}, or {FOLDED}", "dyn"))
 
 
 def torchvision_model(name, **options):
