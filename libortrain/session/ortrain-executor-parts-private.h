@@ -6,14 +6,17 @@
 #include "memory/ortrain-budget-private.h"
 #include "session/ortrain-bound-outputs-private.h"
 #include "session/ortrain-executor-private.h"
+#include "transform/ortrain-specialize-private.h"
 
 #define ORTRAIN_EXECUTOR_DIGEST_WORDS 4 /* SHA-256 */
 
 /* One plan with its program, and where feeds and outputs go. */
 typedef struct
 {
-  gint64 *key;
+  gint64 *key; /* of the feeds that had the plan last */
   guint n_key;
+  gint64 *outcome; /* what follows from contents, in the place of contents; NULL: other contents need another plan */
+  guint n_outcome;
   OrtrainMemoryPlan *plan;
   OrtrainProgram *program;
   guint32 *input_buffers;  /* beside the executor's inputs; G_MAXUINT32: not needed by any step */
@@ -65,9 +68,12 @@ struct _OrtrainExecutor
   char *untrainable;           /* why the last graph that was made has no training step; or NULL */
   GPtrArray *entries;
   OrtrainExecutorEntry *current;
-  gboolean is_staged; /* feeds of the current run are in a slot */
-  GArray *key;        /* of gint64: scratch */
-  GArray *unplanned;  /* of gint64: the last key for which there is no plan, though a run succeeded */
+  gboolean is_staged;      /* feeds of the current run are in a slot */
+  GArray *key;             /* of gint64: scratch */
+  gboolean parts_contents; /* the last plan is for all contents with its outcome */
+  OrtrainGraph *deciding;  /* of what follows from the contents of shape inputs; NULL: there is none */
+  GArray *outcome;         /* of gint64: the key with that instead; empty: none */
+  GArray *unplanned;       /* of gint64: the last key for which there is no plan, though a run succeeded */
   guint64 clock;
   gssize persistent[ORTRAIN_CATEGORY_OUTPUT + 1]; /* -1: not told */
 };
@@ -77,6 +83,9 @@ gboolean ortrain_executor_check_device (const OrtrainExecutor *self, const char 
                                         OrtrainTensor *tensor, GError **error);
 
 gboolean ortrain_executor_is_on_device (OrtrainTensor *tensor);
+/* For a graph to be specialized: what is known of the feeds. contents: takes the copies that they refer to. Free it. */
+OrtrainSpecializeInput *ortrain_executor_describe_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds,
+                                                         GPtrArray *contents, GError **error);
 /* A plan for these feeds. is_guarded: filled */
 OrtrainMemoryPlan *ortrain_executor_make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds,
                                                const OrtrainBudget *budget, gboolean *is_guarded, GError **error);

@@ -100,14 +100,10 @@ find_single_value (OrtrainGraph *graph)
   return NULL;
 }
 
-/* The graph that is planned. n_together: 0, or 1 where a search for what runs again follows, which begins with what is open
- * between all segments; filled. */
-static OrtrainGraph *
-make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, gboolean two_places, guint *n_together,
-            gboolean *is_guarded, GError **error)
+OrtrainSpecializeInput *
+ortrain_executor_describe_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, GPtrArray *contents, GError **error)
 {
   g_autofree OrtrainSpecializeInput *inputs = g_new0 (OrtrainSpecializeInput, self->n_inputs + 1);
-  g_autoptr (GPtrArray) contents = g_ptr_array_new_with_free_func (g_object_unref);
   for (guint i = 0; i < self->n_inputs; i++)
     {
       OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, self->inputs[i].name);
@@ -125,7 +121,22 @@ make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, gboolean two_places
           inputs[i].contents = copy;
         }
     }
-  g_autoptr (OrtrainGraph) graph = ortrain_specialize (self->graph, inputs, self->n_inputs, error);
+  return g_steal_pointer (&inputs);
+}
+
+/* The graph that is planned. n_together: 0, or 1 where a search for what runs again follows, which begins with what is open
+ * between all segments; filled. */
+static OrtrainGraph *
+make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, gboolean two_places, guint *n_together,
+            gboolean *is_guarded, GError **error)
+{
+  g_autoptr (GPtrArray) contents = g_ptr_array_new_with_free_func (g_object_unref);
+  g_autofree OrtrainSpecializeInput *inputs = ortrain_executor_describe_feeds (self, feeds, contents, error);
+  if (inputs == NULL)
+    return NULL;
+  g_autoptr (OrtrainGraph) graph = self->parts_contents
+                                       ? ortrain_specialize_deciding (self->graph, inputs, self->n_inputs, error)
+                                       : ortrain_specialize (self->graph, inputs, self->n_inputs, error);
   if (graph == NULL)
     {
       ortrain_explain_shapes (self->graph, inputs, self->n_inputs, error);
@@ -248,9 +259,9 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
 
 #define UNTRAINABLE "ortrain-untrainable"
 
-OrtrainMemoryPlan *
-ortrain_executor_make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget,
-                            gboolean *is_guarded, GError **error)
+static OrtrainMemoryPlan *
+make_marked_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget, gboolean *is_guarded,
+                  GError **error)
 {
   OrtrainMemoryPlan *plan = make_plan (self, feeds, budget, is_guarded, error);
   if (plan != NULL && self->untrainable != NULL)
@@ -266,4 +277,21 @@ ortrain_executor_check_trainable (OrtrainMemoryPlan *plan, GError **error)
     return TRUE;
   g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, reason);
   return FALSE;
+}
+
+/* For whatever contents have the same outcome; where that cannot be, as a kernel wants to know contents before it runs, for
+ * these. */
+OrtrainMemoryPlan *
+ortrain_executor_make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget,
+                            gboolean *is_guarded, GError **error)
+{
+  self->parts_contents = self->deciding != NULL;
+  if (!self->parts_contents)
+    return make_marked_plan (self, feeds, budget, is_guarded, error);
+  g_autoptr (GError) local_error = NULL;
+  OrtrainMemoryPlan *plan = make_marked_plan (self, feeds, budget, is_guarded, &local_error);
+  if (plan != NULL || is_over_budget (local_error))
+    return return_plan (plan, &local_error, error);
+  self->parts_contents = FALSE;
+  return make_marked_plan (self, feeds, budget, is_guarded, error);
 }

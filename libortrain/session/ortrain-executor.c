@@ -18,6 +18,7 @@ entry_free (gpointer data)
   g_clear_pointer (&entry->program, ortrain_program_free);
   g_clear_object (&entry->plan);
   g_free (entry->key);
+  g_free (entry->outcome);
   g_free (entry->input_buffers);
   g_free (entry->output_buffers);
   g_free (entry->owns);
@@ -44,10 +45,13 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
   self->family = ortrain_budget_family_new ();
   self->key = g_array_new (FALSE, FALSE, sizeof (gint64));
   self->unplanned = g_array_new (FALSE, FALSE, sizeof (gint64));
+  self->outcome = g_array_new (FALSE, FALSE, sizeof (gint64));
   for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
     self->persistent[c] = -1;
 
   g_autoptr (GHashTable) shape_inputs = ortrain_specialize_find_shape_inputs (graph);
+  if (g_hash_table_size (shape_inputs) > 0)
+    self->deciding = ortrain_specialize_find_deciding (graph);
   self->inputs = g_new0 (OrtrainExecutorInput, graph->inputs->len + 1);
   for (guint i = 0; i < graph->inputs->len; i++)
     {
@@ -97,6 +101,8 @@ ortrain_executor_free (OrtrainExecutor *self)
   ortrain_budget_family_free (self->family);
   g_array_unref (self->key);
   g_array_unref (self->unplanned);
+  g_array_unref (self->outcome);
+  g_clear_object (&self->deciding);
   ortrain_step_arena_unref (self->config.arena);
   g_object_unref (self->graph);
   g_free (self);
@@ -227,6 +233,23 @@ get_contents (OrtrainExecutorInput *input, OrtrainTensor *tensor, gsize n_bytes,
   return ortrain_tensor_read (tensor, 0, input->read, n_bytes, error) ? input->read : NULL;
 }
 
+static void
+append_head (GArray *key, OrtrainTensor *tensor)
+{
+  const gint64 head[3] = { ortrain_tensor_get_dtype (tensor), ortrain_executor_is_on_device (tensor),
+                           (gint64) ortrain_tensor_get_rank (tensor) };
+  g_array_append_vals (key, head, 3);
+  g_array_append_vals (key, ortrain_tensor_peek_dims (tensor), (guint) head[2]);
+}
+
+static void
+append_bound (OrtrainExecutor *self, GArray *key)
+{
+  for (gint64 k = 0; k < (gint64) self->n_outputs; k++)
+    if (self->outputs[k].bound != NULL && ortrain_executor_is_on_device (self->outputs[k].bound))
+      g_array_append_val (key, k);
+}
+
 /* Types, shapes, which inputs and bound outputs are on the device, and the contents of the inputs that decide shapes; long
  * contents by their digest. */
 static gboolean
@@ -237,10 +260,7 @@ make_key (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
     {
       OrtrainExecutorInput *input = &self->inputs[i];
       OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, input->name);
-      gint64 head[3] = { ortrain_tensor_get_dtype (tensor), ortrain_executor_is_on_device (tensor),
-                         (gint64) ortrain_tensor_get_rank (tensor) };
-      g_array_append_vals (self->key, head, 3);
-      g_array_append_vals (self->key, ortrain_tensor_peek_dims (tensor), (guint) head[2]);
+      append_head (self->key, tensor);
       const gsize n_bytes = ortrain_tensor_get_n_bytes (tensor);
       if (!input->is_shape_input || n_bytes == 0)
         continue;
@@ -256,10 +276,60 @@ make_key (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
       memcpy (words, contents, n_bytes);
       g_array_append_vals (self->key, words, (guint) ((n_bytes + sizeof *words - 1) / sizeof *words));
     }
-  for (gint64 k = 0; k < (gint64) self->n_outputs; k++)
-    if (self->outputs[k].bound != NULL && ortrain_executor_is_on_device (self->outputs[k].bound))
-      g_array_append_val (self->key, k);
+  append_bound (self, self->key);
   return TRUE;
+}
+
+/* What follows from the contents of the feeds, instead of the contents; empty where that is not known. */
+static void
+make_outcome (OrtrainExecutor *self, OrtrainTensorDict *feeds)
+{
+  g_array_set_size (self->outcome, 0);
+  if (self->deciding == NULL)
+    return;
+  g_autoptr (GPtrArray) contents = g_ptr_array_new_with_free_func (g_object_unref);
+  g_autofree OrtrainSpecializeInput *inputs = ortrain_executor_describe_feeds (self, feeds, contents, NULL);
+  g_autoptr (OrtrainGraph) graph =
+      inputs != NULL ? ortrain_specialize (self->deciding, inputs, self->n_inputs, NULL) : NULL;
+  if (graph == NULL)
+    return;
+  for (guint i = 0; i < self->n_inputs; i++)
+    append_head (self->outcome, ortrain_tensor_dict_get (feeds, self->inputs[i].name));
+  append_bound (self, self->outcome);
+  for (guint k = 0; k < graph->outputs->len; k++)
+    {
+      OrtrainTensor *tensor = ((OrtrainValue *) graph->outputs->pdata[k])->tensor;
+      gconstpointer data = tensor != NULL ? ortrain_tensor_peek (tensor) : NULL;
+      const gsize n_bytes = tensor != NULL ? ortrain_tensor_get_n_bytes (tensor) : 0;
+      if (tensor == NULL || (data == NULL && n_bytes > 0))
+        {
+          g_array_set_size (self->outcome, 0);
+          return;
+        }
+      gint64 digest[ORTRAIN_EXECUTOR_DIGEST_WORDS];
+      gsize n_digest = sizeof digest;
+      g_autoptr (GChecksum) checksum = g_checksum_new (G_CHECKSUM_SHA256);
+      g_checksum_update (checksum, data, (gssize) n_bytes);
+      g_checksum_get_digest (checksum, (guint8 *) digest, &n_digest);
+      append_head (self->outcome, tensor);
+      g_array_append_vals (self->outcome, digest, ORTRAIN_EXECUTOR_DIGEST_WORDS);
+    }
+}
+
+/* The plan for other contents with the same outcome; it is the one for these from now on. */
+static OrtrainExecutorEntry *
+find_by_outcome (OrtrainExecutor *self)
+{
+  for (guint e = 0; e < self->entries->len && self->outcome->len > 0; e++)
+    {
+      OrtrainExecutorEntry *entry = self->entries->pdata[e];
+      if (entry->n_outcome != self->outcome->len || entry->n_key != self->key->len ||
+          memcmp (entry->outcome, self->outcome->data, entry->n_outcome * sizeof (gint64)) != 0)
+        continue;
+      memcpy (entry->key, self->key->data, entry->n_key * sizeof (gint64));
+      return entry;
+    }
+  return NULL;
 }
 
 static gboolean
@@ -366,6 +436,11 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
   find_buffers (self, entry);
   entry->n_key = self->key->len;
   entry->key = g_memdup2 (self->key->data, entry->n_key * sizeof (gint64));
+  if (self->parts_contents && self->outcome->len > 0)
+    {
+      entry->n_outcome = self->outcome->len;
+      entry->outcome = g_memdup2 (self->outcome->data, entry->n_outcome * sizeof (gint64));
+    }
   return entry;
 }
 
@@ -409,7 +484,11 @@ find_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
                            "Shapes depend on computed data");
       return NULL;
     }
-  OrtrainExecutorEntry *entry = make_entry (self, feeds, error);
+  make_outcome (self, feeds);
+  OrtrainExecutorEntry *entry = find_by_outcome (self);
+  if (entry != NULL)
+    return entry;
+  entry = make_entry (self, feeds, error);
   if (entry == NULL)
     return NULL;
   if (self->entries->len >= self->config.max_plans)

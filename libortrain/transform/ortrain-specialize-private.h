@@ -19,12 +19,19 @@ typedef struct
   OrtrainTensor *contents; /* of a shape input; else NULL */
 } OrtrainSpecializeInput;
 
+/* A graph of all that shapes follow from, and what else a plan takes from contents: its outputs, known once it is specialized for
+ * the feeds, are all that ortrain_specialize () takes from the contents of shape inputs. NULL: there are none. */
+OrtrainGraph *ortrain_specialize_find_deciding (OrtrainGraph *graph);
+
 /* The graph with numbers for shapes, in a clone: everything that depends only on shapes, constants and shape inputs
  * is evaluated and becomes a constant (value->tensor), views that turned out to change nothing are gone, dead nodes
  * too. SESSION_ERROR_FEED names an input that does not fit the graph; GRAPH_ERROR_DATA_DEPENDENT names the node where a
  * shape depends on computed data. */
 OrtrainGraph *ortrain_specialize (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs,
                                   GError **error);
+/* The same, where contents decide and nothing else: nodes that read a shape input as data read what is fed. */
+OrtrainGraph *ortrain_specialize_deciding (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs,
+                                           GError **error);
 
 /* What folding one graph may take, and what it took: bytes of results, elements read and written, operations of
  * kernels. */

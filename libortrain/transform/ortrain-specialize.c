@@ -83,6 +83,71 @@ ortrain_specialize_find_shape_inputs (OrtrainGraph *graph)
   return inputs;
 }
 
+/* Whether a node takes what an input holds when a plan is made. is_host: its outputs decide shapes */
+static gboolean
+takes_contents (const OrtrainUse *use, gboolean is_host)
+{
+  const OrtrainOpDef *op = use->node->op;
+  return is_host || op == NULL || (op->flags & ORTRAIN_OP_CONTROL) ||
+         (use->index < 32 && (op->shape_inputs >> use->index & 1));
+}
+
+OrtrainGraph *
+ortrain_specialize_find_deciding (OrtrainGraph *source)
+{
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_clone (source);
+  if (!ortrain_graph_sort (graph, NULL))
+    return NULL;
+  g_autofree gboolean *host = find_host_values (graph, FALSE), *nodes = find_host_nodes (graph, FALSE);
+  g_autofree gboolean *decides = g_new0 (gboolean, graph->values->len + 1);
+  gboolean any = FALSE;
+  for (guint n = 0; n < graph->nodes->len; n++)
+    ((OrtrainNode *) graph->nodes->pdata[n])->mark = n;
+  for (guint v = 0; v < graph->values->len; v++)
+    {
+      const OrtrainValue *value = graph->values->pdata[v];
+      const gboolean is_fed = value->kind == ORTRAIN_VALUE_INPUT;
+      /* with one output of a node, all are computed */
+      const gboolean is_known = host[v] || (value->producer != NULL && nodes[value->producer->mark]);
+      decides[v] = is_known && value->is_output && !is_fed;
+      for (guint u = 0; is_known && u < value->uses.n && !decides[v]; u++)
+        {
+          const OrtrainUse *use = &value->uses.items[u];
+          /* what is computed on the host is a constant to all that read it; of a feed only what decides */
+          decides[v] = ortrain_node_has_flag (use->node, ORTRAIN_OP_CONTROL) ||
+                       (!nodes[use->node->mark] && (!is_fed || takes_contents (use, FALSE)));
+        }
+      any = any || (decides[v] && value->kind != ORTRAIN_VALUE_INITIALIZER);
+    }
+  if (!any)
+    return NULL;
+  for (guint v = 0; v < graph->values->len; v++)
+    {
+      OrtrainValue *value = graph->values->pdata[v];
+      const gboolean is_wanted = decides[v] && value->kind != ORTRAIN_VALUE_INITIALIZER;
+      if (value->is_output != is_wanted)
+        ortrain_graph_mark_output (graph, value, is_wanted);
+    }
+  ortrain_graph_remove_dead (graph);
+  return g_steal_pointer (&graph);
+}
+
+/* Nodes that take the contents when a plan is made read them as a constant, all others what is fed. */
+static void
+part_contents (OrtrainGraph *graph, OrtrainValue *value, OrtrainTensor *contents, const gboolean *host)
+{
+  OrtrainValue *constant = NULL;
+  for (guint u = value->uses.n; u-- > 0;)
+    {
+      const OrtrainUse use = value->uses.items[u];
+      if (!takes_contents (&use, host[use.node->mark]))
+        continue;
+      if (constant == NULL)
+        constant = ortrain_graph_new_initializer (graph, NULL, contents);
+      ortrain_node_set_input (use.node, use.index, constant);
+    }
+}
+
 /* The symbols of the declared shapes get their values from the first input that has them. */
 static gboolean
 bind_input (OrtrainValue *value, const OrtrainSpecializeInput *input, GHashTable *symbols, GError **error)
@@ -230,18 +295,29 @@ fold (OrtrainGraph *graph, const Pending *next, OrtrainFoldBudget *budget, Ortra
   return TRUE;
 }
 
-OrtrainGraph *
-ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, guint n_inputs, GError **error)
+/* parts: shape inputs that are read as data, too, stay what is fed there */
+static OrtrainGraph *
+specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, guint n_inputs, gboolean parts, GError **error)
 {
   g_autoptr (OrtrainGraph) graph = ortrain_graph_clone (source);
   if (!ortrain_graph_sort (graph, error))
     return NULL;
+  g_autofree gboolean *host = find_host_nodes (graph, FALSE);
+  for (guint n = 0; n < graph->nodes->len; n++)
+    ((OrtrainNode *) graph->nodes->pdata[n])->mark = n;
   g_autoptr (GHashTable) symbols = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   for (guint i = 0; i < n_inputs; i++)
     {
       OrtrainValue *value = ortrain_graph_find_value (graph, inputs[i].name);
-      if (value != NULL && value->kind == ORTRAIN_VALUE_INPUT && !bind_input (value, &inputs[i], symbols, error))
+      OrtrainSpecializeInput input = inputs[i];
+      if (value == NULL || value->kind != ORTRAIN_VALUE_INPUT)
+        continue;
+      if (parts)
+        input.contents = NULL;
+      if (!bind_input (value, &input, symbols, error))
         return NULL;
+      if (parts && inputs[i].contents != NULL)
+        part_contents (graph, value, inputs[i].contents, host);
     }
   gint64 dims[ORTRAIN_MAX_RANK];
   for (guint i = 0; i < graph->inputs->len; i++)
@@ -267,7 +343,6 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
   ortrain_dim_space_unref (graph->dims);
   graph->dims = ortrain_dim_space_new ();
 
-  g_autofree gboolean *host = find_host_nodes (graph, FALSE);
   g_autoptr (GArray) pending = g_array_new (FALSE, FALSE, sizeof (Pending));
   push_nodes (pending, (OrtrainNode *const *) graph->nodes->pdata, graph->nodes->len, host);
   g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
@@ -295,4 +370,16 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
     return NULL;
   ortrain_graph_remove_dead (graph);
   return g_steal_pointer (&graph);
+}
+
+OrtrainGraph *
+ortrain_specialize (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs, GError **error)
+{
+  return specialize (graph, inputs, n_inputs, FALSE, error);
+}
+
+OrtrainGraph *
+ortrain_specialize_deciding (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs, GError **error)
+{
+  return specialize (graph, inputs, n_inputs, TRUE, error);
 }

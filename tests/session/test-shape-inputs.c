@@ -145,6 +145,7 @@ make_session (Kind kind, guint64 budget)
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
   ortrain_training_options_add_loss (options, loss);
   ortrain_training_options_set_memory_budget (options, budget);
+  ortrain_training_options_set_offload (options, ORTRAIN_OFFLOAD_OFF);
   OrtrainTrainingSession *session = ortrain_training_session_new (model, options, &error);
   g_assert_no_error (error);
   return session;
@@ -290,6 +291,103 @@ test_released (void)
     }
 }
 
+/* ---- Other contents ---- */
+
+static Proto *
+make_output (const char *name)
+{
+  Proto *output = proto_new ();
+  proto_string (output, 1, name);
+  return output;
+}
+
+/* Other contents with the same shapes have the same plan, and the losses that a new session has. */
+static void
+test_same_outcome (gconstpointer data)
+{
+  const Kind kind = GPOINTER_TO_UINT (data);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingSession) session = make_session (kind, 0);
+  guint n_plans = 0;
+  for (gint64 longest = 4; longest < 7; longest++)
+    {
+      n_plans++;
+      for (gint64 turn = 0; turn < 4; turn++)
+        {
+          g_autoptr (OrtrainTensorDict) feeds = make_feeds (kind, BATCH, longest);
+          if (kind == LENGTHS) /* the longest stands elsewhere each time */
+            {
+              gint64 lengths[BATCH] = { 1, 2, 1, 3 };
+              const gint64 dims[] = { BATCH };
+              lengths[turn] = longest;
+              g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_ints (dims, 1, lengths, BATCH, NULL);
+              ortrain_tensor_dict_set (feeds, "d", tensor);
+            }
+          g_autoptr (OrtrainTrainingSession) fresh = make_session (kind, 0);
+          const double loss = ortrain_training_session_train_step (session, feeds, &error);
+          g_assert_no_error (error);
+          const double expected = ortrain_training_session_train_step (fresh, feeds, &error);
+          g_assert_no_error (error);
+          g_assert_cmpfloat (loss, ==, expected);
+          g_assert_cmpuint (ortrain_executor_get_n_plans (session->executors[ORTRAIN_TRAINING_RUN_TRAIN]), ==, n_plans);
+        }
+    }
+}
+
+/* y: [batch, longest], float: x where the column is below the length, else 0. The lengths decide the shape, and are read. */
+static OrtrainModel *
+make_mask_model (void)
+{
+  g_autoptr (GError) error = NULL;
+  Proto *graph = proto_new ();
+  proto_message (graph, 1, make_node ("ReduceMax", "d", "most", "keepdims", 0));
+  proto_message (graph, 1, make_node ("Range", "zero,most,one", "range", NULL, 0));
+  proto_message (graph, 1, make_node ("Unsqueeze", "d,ones", "column", NULL, 0));
+  proto_message (graph, 1, make_node ("Less", "range,column", "mask", NULL, 0));
+  proto_message (graph, 1, make_node ("Cast", "mask", "factors", "to", FLOAT));
+  proto_message (graph, 1, make_node ("Mul", "x,factors", "y", NULL, 0));
+  proto_message (graph, 5, make_ints ("zero", DIMS (-1), 0));
+  proto_message (graph, 5, make_ints ("one", DIMS (-1), 1));
+  proto_message (graph, 5, make_ints ("ones", DIMS (1), 1));
+  proto_message (graph, 11, proto_symbolic_value ("x", FLOAT, "batch,single"));
+  proto_message (graph, 11, proto_symbolic_value ("d", INT64, "batch"));
+  proto_message (graph, 12, make_output ("y"));
+  g_autoptr (GBytes) bytes = proto_model (graph, 8, 20);
+  OrtrainModel *model = ortrain_model_new_from_bytes (bytes, NULL, &error);
+  g_assert_no_error (error);
+  return model;
+}
+
+/* What reads the contents as data reads those of each run. */
+static void
+test_data_of_shape_inputs (void)
+{
+  static const gint64 lengths[][3] = { { 1, 4, 2 }, { 4, 1, 1 }, { 2, 3, 4 }, { 1, 4, 2 } };
+  const gint64 x_dims[] = { 3, 1 }, dims[] = { 3 };
+  const float x[] = { 5, 6, 7 };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainModel) model = make_mask_model ();
+  g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, NULL, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainMemoryPlan) plan = NULL;
+  for (guint i = 0; i < G_N_ELEMENTS (lengths); i++)
+    {
+      g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+      g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_floats (x_dims, 2, x, 3, NULL);
+      g_autoptr (OrtrainTensor) deciding = ortrain_tensor_new_ints (dims, 1, lengths[i], 3, NULL);
+      ortrain_tensor_dict_set (feeds, "x", tensor);
+      ortrain_tensor_dict_set (feeds, "d", deciding);
+      g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (session, feeds, &error);
+      g_assert_no_error (error);
+      const float *y = (const float *) ortrain_tensor_get_address (ortrain_tensor_dict_get (outputs, "y"));
+      for (gint64 n = 0; n < 12; n++)
+        g_assert_cmpfloat (y[n], ==, n % 4 < lengths[i][n / 4] ? x[n / 4] : 0);
+      g_autoptr (OrtrainMemoryPlan) now = ortrain_inference_session_get_memory_plan (session);
+      g_assert_true (plan == NULL || plan == now);
+      g_set_object (&plan, now);
+    }
+}
+
 /* ---- Branches ---- */
 
 static void
@@ -301,14 +399,6 @@ add_branch (Proto *node, const char *name, Proto *graph)
   proto_message (attribute, 6, graph);
   proto_int (attribute, 20, 5);
   proto_message (node, 5, attribute);
-}
-
-static Proto *
-make_output (const char *name)
-{
-  Proto *output = proto_new ();
-  proto_string (output, 1, name);
-  return output;
 }
 
 /* y = c ? -x : the places of random numbers that are not 0, of which nobody knows how many there are */
@@ -441,10 +531,14 @@ main (int argc, char *argv[])
       g_test_add_data_func (plan, GUINT_TO_POINTER (kind), test_plan_batch);
       g_test_add_data_func (most, GUINT_TO_POINTER (kind), test_max_batch);
       g_test_add_data_func (budget, GUINT_TO_POINTER (kind), test_budget);
+      g_autofree char *outcome = g_strdup_printf ("/shape-inputs/same-outcome/%s", names[kind]);
+      if (kind != SHAPE) /* which has one for each batch */
+        g_test_add_data_func (outcome, GUINT_TO_POINTER (kind), test_same_outcome);
     }
   g_test_add_func ("/shape-inputs/huge-batch", test_huge_batch);
   g_test_add_func ("/shape-inputs/no-rows", test_no_rows);
   g_test_add_func ("/shape-inputs/released", test_released);
+  g_test_add_func ("/shape-inputs/data", test_data_of_shape_inputs);
   g_test_add_func ("/shape-inputs/branches", test_branches);
   g_test_add_func ("/shape-inputs/without-contents", test_without_contents);
   g_test_add_func ("/shape-inputs/repeat", test_repeat);
