@@ -61,7 +61,7 @@ fail (const char *path, int code, const char *why, GError **error)
 gboolean
 ortrain_text_file_read (const char *path, gsize max_bytes, char **text, gsize *size, GError **error)
 {
-  struct stat st;
+  struct stat st = { 0 };
   /* O_NONBLOCK: a pipe that nobody writes to must not hold us up */
   const int fd = open (path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd < 0)

@@ -287,7 +287,7 @@ class Tables(Failures):
             return done.returncode, done.stdout + done.stderr
 
         train = "ortrain train table.onnx --epochs 2 --threads 1 --export of-table.onnx "
-        for script in ("cat plain.csv | " + train + "--data /dev/stdin", train + "--data <(cat plain.csv)",
+        for script in ("cat plain.csv | " + train + "--data /dev/stdin", train + "--data /dev/stdin < plain.csv", train + "--data <(cat plain.csv)",
                        train + "--data <(sleep 0.2; cat plain.csv)"):
             os.unlink(path("of-table.onnx"))
             status, said = run(script)

@@ -19,6 +19,17 @@ table_settings_clear (TableSettings *self)
   g_free (self->comment);
 }
 
+/* By its first bytes. */
+static gboolean
+is_archive (const char *path)
+{
+  char magic[2] = "";
+  g_autoptr (GFile) file = g_file_new_for_path (path);
+  g_autoptr (GFileInputStream) stream = g_file_read (file, NULL, NULL);
+  return stream == NULL || g_input_stream_read (G_INPUT_STREAM (stream), magic, 2, NULL, NULL) != 2 ||
+         memcmp (magic, "PK", 2) == 0;
+}
+
 gboolean
 data_is_table (const char *path)
 {
@@ -28,7 +39,9 @@ data_is_table (const char *path)
   for (guint i = 0; i < G_N_ELEMENTS (endings); i++)
     if (g_str_has_suffix (lower, endings[i]))
       return TRUE;
-  return g_stat (path, &st) == 0 && S_ISFIFO (st.st_mode); /* /dev/stdin, <(program) */
+  if (g_str_has_suffix (lower, ".npz") || strchr (path, ',') != NULL || g_stat (path, &st) != 0)
+    return FALSE;
+  return S_ISFIFO (st.st_mode) || (S_ISREG (st.st_mode) && !is_archive (path)); /* /dev/stdin, <(program) */
 }
 
 char **
