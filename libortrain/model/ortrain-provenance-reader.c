@@ -11,6 +11,7 @@
 
 #include "graph/ortrain-scoped-name-private.h"
 #include "model/ortrain-node-metadata-private.h"
+#include "ops/ortrain-op-private.h"
 
 #include <string.h>
 
@@ -212,6 +213,47 @@ is_numbered (const char *name)
          g_str_has_prefix (name, "p2o.") || strstr (name, "onstant_") != NULL || strstr (name, "onstant.") != NULL;
 }
 
+/* "sqrt" of "sqrt_12" and of "sqrt" */
+static char *
+dup_stem (const char *name)
+{
+  const char *end = name + strlen (name), *digits = end;
+  while (digits > name && g_ascii_isdigit (digits[-1]))
+    digits--;
+  const gboolean has_number = digits < end && digits > name + 1 && digits[-1] == '_';
+  return g_strndup (name, has_number ? (gsize) (digits - 1 - name) : (gsize) (end - name));
+}
+
+/* Stems of what nodes compute: PyTorch numbers all values after their operators, and folds some into initializers. */
+static GHashTable *
+find_computed_stems (OrtrainGraph *graph)
+{
+  GHashTable *stems = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  for (guint n = 0; n < graph->nodes->len; n++)
+    {
+      const OrtrainNode *node = graph->nodes->pdata[n];
+      for (guint k = 0; k < node->outputs->len; k++)
+        if (ortrain_node_output (node, k) != NULL)
+          g_hash_table_add (stems, dup_stem (ortrain_node_output (node, k)->name));
+    }
+  return stems;
+}
+
+/* Whether PyTorch calls values so after an operator: one that the graph has, one of ONNX with the same name, or one that is
+ * folded in any case. */
+static gboolean
+is_named_after_operator (const char *name, GHashTable *computed)
+{
+  static const char *const folded[] = { "arange", "clone", "full",          "full_like", "linspace", "lift_fresh_copy",
+                                        "ones",   "rsqrt", "scalar_tensor", "select",    "zeros",    "ones_like",
+                                        "view",   NULL };
+  g_autofree char *stem = dup_stem (name);
+  if (g_hash_table_contains (computed, stem) || g_strv_contains (folded, stem))
+    return TRUE;
+  stem[0] = g_ascii_toupper (stem[0]);
+  return ortrain_ops_lookup ("", stem) != NULL;
+}
+
 /* `layer1.0.conv.weight`: identifiers and numbers between dots. */
 static gboolean
 is_path (const char *name)
@@ -248,6 +290,7 @@ static void
 judge_names (OrtrainReaderState *state, OrtrainGraph *graph)
 {
   const gboolean is_of_modules = g_strcmp0 (state->reader->proto->producer_name, PRODUCER_OF_MODULES) == 0;
+  g_autoptr (GHashTable) stems = is_of_modules ? find_computed_stems (graph) : NULL;
   gboolean speaks = is_of_modules;
   for (guint i = 0; i < graph->initializers->len; i++)
     {
@@ -256,7 +299,7 @@ judge_names (OrtrainReaderState *state, OrtrainGraph *graph)
         continue;
       const gboolean is_bare =
           !g_ascii_isdigit (value->name[0]) && value->name[strspn (value->name, IDENTIFIER)] == '\0';
-      if (is_numbered (value->name))
+      if (is_numbered (value->name) || (is_bare && stems != NULL && is_named_after_operator (value->name, stems)))
         value->provenance = ORTRAIN_PROVENANCE_MADE;
       else if (is_path (value->name) || is_usual (value->name) || (is_of_modules && is_bare))
         value->provenance = ORTRAIN_PROVENANCE_MODULE;
