@@ -321,7 +321,7 @@ static const OrtrainGradientCase cases[] = {
     "output_height=2 output_width=3 sampling_ratio=2" },
   { "RoiAlign", "f[1,1,4,4];d[1,4]{1.3,0.7,5.1,6.9};i[1]{0}",
     "spatial_scale=0.5f sampling_ratio=1 coordinate_transformation_mode='output_half_pixel'" },
-  { "RoiAlign", "f[1,2,4,5];z[1,4]{0.37,0.61,3.13,2.29};i[1]{0}", "output_height=2 output_width=2 sampling_ratio=1" },
+  { "RoiAlign", "f[1,2,4,5];d[1,4]{0.37,0.61,3.13,2.29};i[1]{0}", "output_height=2 output_width=2 sampling_ratio=1" },
   { "SimplifiedLayerNormalization", "f[2,3];f[3]", "epsilon=0.01f" },
   { "BiasGelu", "f[2,3];f[3]", NULL, 1, "com.microsoft" },
   { "FastGelu", "f[2,3];f[3]", NULL, 1, "com.microsoft" },
