@@ -317,7 +317,10 @@ ortrain_reader_split_merged (OrtrainReaderState *state, const Ortrain__Ox__NodeP
       const char *name = in_order ? called->pdata[k++] : choose (state, value, value->name, called);
       if (name == NULL || g_str_equal (name, value->name) || may_be_tied (state, value))
         continue;
-      split (state, node, i, value, name);
+      /* Of one node alone, it is no merged one: a convolution reads its own weight, times the scale of the batch
+       * normalization whose call is noted. */
+      if (GPOINTER_TO_UINT (g_hash_table_lookup (state->uses, value->name)) > 1)
+        split (state, node, i, value, name);
       if (!in_order)
         g_ptr_array_remove (called, (gpointer) name);
     }

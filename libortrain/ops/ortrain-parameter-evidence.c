@@ -132,13 +132,15 @@ ortrain_parameter_evidence_decide (const OrtrainParameterEvidence *self)
   if (formula != NULL)
     return verdict (FALSE, is_listed || provenance == ORTRAIN_PROVENANCE_MODULE || self->use == ORTRAIN_USE_SLOT,
                     formula);
+  /* "mean" may be the name of a module's buffer, and of what an operator computed. */
+  if ((provenance == ORTRAIN_PROVENANCE_MODULE || provenance == ORTRAIN_PROVENANCE_MADE) &&
+      is_buffer_name (self->value->name) && self->use != ORTRAIN_USE_SLOT)
+    return verdict (FALSE, is_used, "named as a buffer");
   switch (provenance)
     {
     case ORTRAIN_PROVENANCE_PARAMETER:
       return verdict (TRUE, FALSE, is_used ? NULL : "a parameter of the exported program");
     case ORTRAIN_PROVENANCE_MODULE:
-      if (is_buffer_name (self->value->name) && self->use != ORTRAIN_USE_SLOT)
-        return verdict (FALSE, is_used, "named as a buffer");
       return verdict (TRUE, !is_used, is_used ? NULL : "named as a parameter");
     case ORTRAIN_PROVENANCE_FORM:
       if (is_filled (self))
