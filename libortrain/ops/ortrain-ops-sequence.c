@@ -3,6 +3,7 @@
 
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-control-private.h"
+#include "ops/ortrain-op-check-private.h"
 #include "ops/ortrain-writer-private.h"
 
 /* Sequences of tensors. Exporters write them where a tensor is split into a list, of which single elements are taken. No
@@ -306,6 +307,8 @@ upgrade_length (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **e
 static gboolean
 upgrade_construct (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
+  if (!ortrain_op_check_present (node, (gint) node->inputs->len, error))
+    return FALSE;
   return count_elements (node, node->inputs->len, error);
 }
 

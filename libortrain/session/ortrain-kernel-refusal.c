@@ -7,6 +7,8 @@
 #include "provider/ortrain-provider-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
+#include <string.h>
+
 /* A plan prepares kernels for shapes in numbers. What a kernel refuses for each of these sizes in place of all symbols, such
  * as a rank or an attribute, it refuses whatever the sizes are. */
 static const gint64 sizes[] = { 2, 8, 32, 224 };
@@ -93,5 +95,8 @@ ortrain_node_find_refusal (const OrtrainNode *node)
       if (is_taken (node, sizes[i], &error))
         return NULL;
     }
-  return g_strdup (error->message);
+  const gsize n = strlen (node->op_type); /* which a diagnostic names anyway */
+  const gboolean is_named =
+      g_str_has_prefix (error->message, node->op_type) && g_str_has_prefix (error->message + n, ": ");
+  return g_strdup (error->message + (is_named ? n + 2 : 0));
 }

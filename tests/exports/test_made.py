@@ -113,16 +113,17 @@ class Made(unittest.TestCase):
 class Operators(unittest.TestCase):
     """Operators of com.microsoft, as ONNX Runtime's optimizer writes them: values of ONNX Runtime, gradients by differences of it."""
 
-    def check(self, op, inputs, outputs=1, domain="com.microsoft", steps=True, **attributes):
-        """inputs: by name; None leaves one out. The first is fed, the others are weights."""
+    def check(self, op, inputs, outputs=1, domain="com.microsoft", steps=True, extra={}, **attributes):
+        """inputs: by name; None leaves one out. The first is fed, the others are weights. extra: behind them, of other types."""
         names = [name if value is not None else "" for name, value in inputs.items()]
         arrays = {name: np.asarray(value, np.float32) for name, value in inputs.items() if value is not None}
         results = [f"y{k}" if k in ({0} if isinstance(outputs, int) else outputs) else "" for k in range(1 if isinstance(outputs, int) else max(outputs) + 1)]
         graph = helper.make_graph(
-            [helper.make_node("Identity", [names[0]], ["fed"]), helper.make_node(op, ["fed"] + names[1:], results, domain=domain, **attributes)], "g",
+            [helper.make_node("Identity", [names[0]], ["fed"]), helper.make_node(op, ["fed"] + names[1:] + list(extra), results, domain=domain, **attributes)], "g",
             [helper.make_tensor_value_info(names[0], TensorProto.FLOAT, arrays[names[0]].shape)],
             [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in results if name],
-            [numpy_helper.from_array(arrays[name], name) for name in names[1:] if name])
+            [numpy_helper.from_array(arrays[name], name) for name in names[1:] if name] +
+            [numpy_helper.from_array(array, name) for name, array in extra.items()])
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)], ir_version=8)
         path = os.path.join(folder, "operator.onnx")
         onnx.save(model, path)
@@ -191,6 +192,37 @@ class Operators(unittest.TestCase):
         self.check("SkipLayerNormalization", {"x": x, "k": skip[:1], "s": scale, "h": shift}, epsilon=1e-3)
         self.check("SkipSimplifiedLayerNormalization", {"x": x, "k": skip, "s": scale}, epsilon=1e-3)
         self.check("SkipSimplifiedLayerNormalization", {"x": x, "k": skip, "s": scale, "b": bias}, outputs={0, 3}, epsilon=1e-3)
+
+    def test_attention(self):
+        """Masks in each form that ONNX Runtime takes."""
+        x, w, b = rng.standard_normal((2, 5, 8)), rng.standard_normal((8, 24)) / 3, rng.standard_normal(24)
+        masks = {"none": None, "keys": np.int32([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]), "lengths": np.int32([3, 5]),
+                 "queries": np.tril(np.ones((2, 5, 5), np.int32))}
+        for name, mask in masks.items():
+            for attributes in ({}, {"unidirectional": 1}, {"scale": 0.25, "mask_filter_value": -50.0}):
+                self.check("Attention", {"x": x, "w": w, "b": b}, extra={"m": mask} if mask is not None else {}, num_heads=2, **attributes)
+        self.check("Attention", {"x": x, "w": w, "b": b, "": None, " ": None, "r": rng.standard_normal((1, 2, 5, 5))}, num_heads=2)
+
+    def test_embeddings(self):
+        ids, segments = np.int32([[1, 4, 2, 0], [3, 3, 0, 1]]), np.int32([[0, 0, 1, 1], [1, 0, 1, 0]])
+        tables = [rng.standard_normal((rows, 6)).astype(np.float32) for rows in (5, 7, 2)]
+        scale, shift = rng.standard_normal((2, 6)).astype(np.float32)
+        mask = np.int32([[1, 1, 1, 0], [1, 1, 0, 0]])
+        names = ["ids", "segments", "words", "positions", "kinds", "scale", "shift", "mask"]
+        arrays = dict(zip(names, [ids, segments, *tables, scale, shift, mask]))
+        for left_out in ([], ["segments", "kinds"], ["mask"]):
+            inputs = [name if name not in left_out else "" for name in names]
+            given = {name: arrays[name] for name in names if name not in left_out}
+            graph = helper.make_graph([helper.make_node("EmbedLayerNormalization", inputs, ["y", "n"], domain="com.microsoft", epsilon=1e-3)], "g",
+                                      [helper.make_tensor_value_info("ids", TensorProto.INT32, ["b", "s"])],
+                                      [helper.make_tensor_value_info("y", TensorProto.FLOAT, None), helper.make_tensor_value_info("n", TensorProto.INT32, None)],
+                                      [numpy_helper.from_array(array, name) for name, array in given.items() if name != "ids"])
+            path = os.path.join(folder, "embed.onnx")
+            onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)], ir_version=8), path)
+            _, expected = run(path, {"ids": ids})
+            found = Ortrain.InferenceSession(Ortrain.Model(path)).run({"ids": ids})
+            for key, value in expected.items():
+                self.assertLessEqual(distance(found[key].numpy(), value), 2e-5, f"{left_out}: {key}")
 
 
 if __name__ == "__main__":

@@ -140,6 +140,8 @@ test_refused (void)
   refuse ("SplitToSequence h,two -> q axis=1\nconst far i64 = -5\nSequenceAt q,far -> y", "node_y", "position -5");
   refuse ("SplitToSequence h,zero -> q axis=1\nSequenceAt q,zero -> y", "node_q", "at least 1 is needed");
   refuse ("SplitToSequence h,two -> q axis=2\nSequenceAt q,zero -> y", "node_q", "axis 2 is out of range");
+  refuse ("SequenceConstruct h,,h -> q\nConcatFromSequence q -> y axis=0", "node_q", "input 1 is missing");
+  refuse ("SequenceConstruct h -> q\nSequenceInsert q -> r\nConcatFromSequence r -> y axis=0", "node_r", "inputs");
   refuse ("SequenceEmpty -> q\nConcatFromSequence q -> y axis=0", "node_y", "empty");
   refuse ("SequenceAt h,zero -> y", "node_y", "'h'");
   refuse ("weight many f32 100000\nSplitToSequence many -> q\nSequenceAt q,zero -> y", "node_q", "at most 4096");
