@@ -163,20 +163,65 @@ gradient_batch_norm (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
+/* What flows back through the next statistics, momentum · old + (1 - momentum) · batch, over n elements of a channel:
+ * (1 - momentum) · (dmean + 2 · (x - mean) · dvariance) / n, in the shape of x. */
+static OrtrainValue *
+gradient_of_next_statistics (OrtrainGradContext *ctx, OrtrainValue *const *dnext)
+{
+  OrtrainValue *x = ortrain_grad_input (ctx, 0), *mean = ortrain_grad_output (ctx, 3), *sum = NULL;
+  const double share = 1 - ortrain_attributes_get_float (ctx->node->attributes, "momentum", 0.9);
+  gint64 dims[ORTRAIN_MAX_RANK];
+  for (gint d = 1; d < x->rank; d++)
+    dims[d - 1] = d == 1 ? -1 : 1;
+  OrtrainValue *shape = ortrain_grad_const_ints (ctx, dims, (gsize) x->rank - 1);
+  OrtrainValue *n =
+      ortrain_grad_op2 (ctx, "Div", ortrain_grad_op1 (ctx, "Size", x), ortrain_grad_op1 (ctx, "Size", mean));
+  for (guint k = 0; k < 2; k++)
+    {
+      if (dnext[k] == NULL)
+        continue;
+      OrtrainValue *term =
+          ortrain_grad_op2 (ctx, "Reshape", ortrain_pointwise_cast (ctx, dnext[k], mean->dtype), shape);
+      if (k == 1)
+        {
+          OrtrainValue *centred = ortrain_grad_op2 (ctx, "Sub", ortrain_pointwise_cast (ctx, x, mean->dtype),
+                                                    ortrain_grad_op2 (ctx, "Reshape", mean, shape));
+          centred = ortrain_grad_op2 (ctx, "Mul", centred, ortrain_grad_const (ctx, centred, 2));
+          term = ortrain_grad_op2 (ctx, "Mul", centred, term);
+        }
+      sum = sum != NULL ? ortrain_grad_op2 (ctx, "Add", term, sum) : term;
+    }
+  sum = ortrain_grad_op2 (ctx, "Mul", sum, ortrain_grad_const (ctx, sum, share));
+  sum = ortrain_grad_op2 (ctx, "Div", sum, ortrain_grad_op2 (ctx, "CastLike", n, sum));
+  return ortrain_pointwise_cast (ctx, sum, x->dtype);
+}
+
 static gboolean
 gradient_batch_norm_train (OrtrainGradContext *ctx, GError **error)
 {
   OrtrainValue *dy = ortrain_grad_of_output_or_zero (ctx, 0);
-  for (guint k = 1; k < 5; k++)
-    if (ortrain_grad_of_output (ctx, k) != NULL)
-      return ortrain_grad_fail (ctx, error, "a gradient through the statistics (output %u) is not supported", k);
+  OrtrainValue *dnext[] = { ortrain_grad_of_output (ctx, 1), ortrain_grad_of_output (ctx, 2) };
+  const gboolean through_next = dnext[0] != NULL || dnext[1] != NULL;
+  const double momentum = ortrain_attributes_get_float (ctx->node->attributes, "momentum", 0.9);
+  if (through_next && ortrain_grad_input (ctx, 0)->rank < 2)
+    return ortrain_grad_fail (ctx, error, "a gradient through the statistics needs the rank of input 0");
   if (!grow_outputs (ctx->node, 6, error))
     return FALSE;
+  for (guint k = 0; k < 2; k++)
+    if (ortrain_grad_wants (ctx, 3 + k))
+      {
+        OrtrainValue *old = ortrain_grad_input (ctx, 3 + k), *next = ortrain_grad_of_output_or_zero (ctx, 1 + k);
+        next = ortrain_grad_op2 (ctx, "Mul", next, ortrain_grad_const (ctx, next, momentum));
+        ortrain_grad_set (ctx, 3 + k, ortrain_pointwise_cast (ctx, next, old->dtype));
+      }
   OrtrainValue *operands[] = { dy, ortrain_grad_input (ctx, 0), ortrain_grad_input (ctx, 1),
                                ortrain_grad_output (ctx, 3), ortrain_grad_output (ctx, 4) };
   OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "BatchNormGrad", operands, 5, 3,
                                          ortrain_attributes_copy (ctx->node->attributes));
   set_wanted (ctx, node, (const guint[]){ 0, 1, 2 }, 3);
+  if (through_next && ortrain_grad_wants (ctx, 0))
+    ortrain_grad_set (
+        ctx, 0, ortrain_grad_op2 (ctx, "Add", ortrain_node_output (node, 0), gradient_of_next_statistics (ctx, dnext)));
   return TRUE;
 }
 
@@ -429,7 +474,6 @@ gradient_layer_norm (OrtrainGradContext *ctx, GError **error)
   set_wanted (ctx, node, (const guint[]){ 0, 1, 2 }, 3);
   if (ortrain_grad_wants (ctx, 0) && (dmean != NULL || dinverse != NULL))
     {
-      /* dmean alone is broadcast by the sum */
       OrtrainValue *of_statistics = gradient_of_statistics (ctx, dmean, dinverse);
       ortrain_grad_set (ctx, 0, ortrain_grad_op2 (ctx, "Add", ortrain_node_output (node, 0), of_statistics));
     }
@@ -706,7 +750,7 @@ static const OrtrainOpDef ops[] = {
     .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_batch_norm,
     .gradient = gradient_batch_norm, .upgrade = upgrade_batch_norm, .training_form = "BatchNormTrain", BATCH_NORM_OPERANDS },
   { .name = "BatchNormTrain", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_INSIDE, .since = 1, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 6, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .zero_grad_inputs = 1 << 3 | 1 << 4, .optional_inputs = 1 << 3 | 1 << 4, .types = ".0",
+    .max_outputs = 6, .dtypes = ORTRAIN_DTYPES_FLOAT, .optional_inputs = 1 << 3 | 1 << 4, .types = ".0",
     .saved_outputs = 1 << 3 | 1 << 4 | 1 << 5, .split = split_batch_norm,
     .infer = infer_batch_norm, .gradient = gradient_batch_norm_train, .inference_form = "BatchNormalization", BATCH_NORM_OPERANDS, .restore = ortrain_body_restore_batch_norm, .expand = ortrain_body_batch_norm_train },
   /* (x, mean, factor, bias) {norm} → (x - mean)·factor + bias; norm: the operator of ONNX that it stands for */

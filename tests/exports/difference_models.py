@@ -171,6 +171,8 @@ def norms():
     case("BatchNormalization", "f[2,3,2];f[3];f[3];f[3];p[3]", 15, computed=True)
     case("BatchNormalization", "f[4,3];f[3];f[3];c[3];q[3]", 15, epsilon=0.1, options=frozen)
     case("BatchNormalization", "f[3,2,2,2];f[2];f[2];c[2];q[2]", 15, outputs=3, keep=[0], training_mode=1)
+    case("BatchNormalization", "f[3,2,2,2];f[2];f[2];c[2];q[2]", 15, outputs=3, training_mode=1, momentum=0.6)
+    case("BatchNormalization", "f[4,3];f[3];f[3];c[3];q[3]", 15, outputs=3, keep=[2], training_mode=1)
     for shape, scale, axis in (("2,3,4", "4", -1), ("2,3,4", "3,4", 1), ("2,3,4", "2,3,4", 0), ("2,3", "3", -1), ("4", "4", -1), ("2,1", "1", -1)):
         case("LayerNormalization", f"f[{shape}];f[{scale}];f[{scale}]", 17, axis=axis)
         case("LayerNormalization", f"f[{shape}];f[{scale}]", 17, axis=axis, epsilon=0.1)

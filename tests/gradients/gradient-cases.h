@@ -172,6 +172,8 @@ static const OrtrainGradientCase cases[] = {
   { "BatchNormalization", "f[2,3,2];f[3];f[3];c[3];q[3]" },
   { "BatchNormalization", "f[2,3,2];c[3];f[3];c[3];q[3]" },
   { "BatchNormTrain", "f[3,2,2];f[2];f[2];d[2]{0.1,0.2};d[2]{1,1.5}", "momentum=0.9f", 5, "org.ortrain" },
+  { "BatchNormalization", "f[3,2,2];f[2];f[2];c[2];q[2]", "training_mode=1 momentum=0.7f", 3 },
+  { "BatchNormalization", "f[4,2];f[2];f[2];c[2];q[2]", "training_mode=1", 2 },
   { "BatchNormTrain", "f[4,3];f[3];f[3];d[3]{0,0,0};d[3]{1,1,1}", "epsilon=0.01f", 5, "org.ortrain" },
   { "LayerNormalization", "f[2,3,4];f[4];f[4]" },
   { "LayerNormalization", "f[2,3,4];f[4]" },
