@@ -6,6 +6,8 @@
 #include "model/ortrain-model-private.h"
 #include "ops/ortrain-op-private.h"
 
+#include <string.h>
+
 #define MIN_ELEMENTS 8
 
 static gboolean
@@ -23,16 +25,46 @@ is_table (const OrtrainValue *value)
   return FALSE;
 }
 
+static gboolean
+has_parameters (OrtrainGraph *graph, const char *module)
+{
+  const gsize n = strlen (module);
+  for (guint i = 0; i < graph->initializers->len; i++)
+    {
+      const char *name = ((const OrtrainValue *) graph->initializers->pdata[i])->name;
+      if (strncmp (name, module, n) == 0 && name[n] == '.')
+        return TRUE;
+    }
+  return FALSE;
+}
+
+/* Whether `again` is `module`, as it is or as the exporter calls it when it is called again: "query_1", of which the file
+ * has no parameters. NULL is the outermost module. */
+static gboolean
+is_module_again (OrtrainGraph *graph, const char *module, const char *again)
+{
+  if (g_strcmp0 (module, again) == 0)
+    return TRUE;
+  const gsize n = module != NULL ? strlen (module) : 0, n_again = again != NULL ? strlen (again) : 0;
+  return n > 0 && n_again > n + 1 && strncmp (module, again, n) == 0 && again[n] == '_' &&
+         strspn (again + n + 1, G_CSET_DIGITS) == n_again - n - 1 && !has_parameters (graph, again);
+}
+
 /* Where the file tells modules at all. */
 static gboolean
 share_module (const OrtrainValue *a, const OrtrainValue *b)
 {
-  if (a->graph->labels == NULL || a->graph->labels->len < 2)
+  OrtrainGraph *graph = a->graph;
+  if (graph->labels == NULL || graph->labels->len < 2)
     return FALSE;
   for (guint i = 0; i < a->uses.n; i++)
     for (guint k = 0; k < b->uses.n; k++)
-      if (a->uses.items[i].node->scope == b->uses.items[k].node->scope)
-        return TRUE;
+      {
+        const char *x = ortrain_graph_get_label (graph, a->uses.items[i].node->scope),
+                   *y = ortrain_graph_get_label (graph, b->uses.items[k].node->scope);
+        if (is_module_again (graph, x, y) || is_module_again (graph, y, x))
+          return TRUE;
+      }
   return FALSE;
 }
 
@@ -41,7 +73,11 @@ static gboolean
 differ_in_name (const OrtrainValue *first, const OrtrainValue *second)
 {
   const char *a = ortrain_scoped_name_of (first), *b = ortrain_scoped_name_of (second);
-  return b != NULL && !g_str_equal (b, first->name) && g_strcmp0 (a, b) != 0;
+  g_autofree char *module = ortrain_scoped_name_dup_module (a), *other = ortrain_scoped_name_dup_module (b);
+  if (b == NULL || g_str_equal (b, first->name) || g_strcmp0 (a, b) == 0)
+    return FALSE;
+  return a == NULL || g_strcmp0 (strrchr (a, '.'), strrchr (b, '.')) != 0 ||
+         !(is_module_again (first->graph, module, other) || is_module_again (first->graph, other, module));
 }
 
 GArray *

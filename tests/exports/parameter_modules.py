@@ -859,15 +859,15 @@ MODELS.update(
     timm_resnet10t=timm_model("resnet10t"),
     timm_vit_tiny=timm_model("vit_tiny_patch16_224", img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=2),
     timm_convnextv2=timm_model("convnextv2_atto"),
-    timm_mixer=timm_model("mixer_s32_224", img_size=32, patch_size=8, num_blocks=2, embed_dim=16),
+    timm_mixer=timm_model("mixer_s32_224", 64, img_size=64),
     timm_xcit=timm_model("xcit_nano_12_p16_224", img_size=32, embed_dim=32, depth=2, num_heads=2),
     timm_cait=timm_model("cait_xxs24_224", img_size=32, embed_dim=24, depth=2, num_heads=2, patch_size=8),
     timm_levit=timm_model("levit_128s", 224),
     timm_eva=timm_model("eva02_tiny_patch14_224", img_size=28, embed_dim=24, depth=2, num_heads=2),
-    timm_resnet_blur=timm_model("resnetblur18", 64) if False else timm_model("resnetblur50", 64),
+    timm_resnet_blur=timm_model("resnetblur50", 64),
     timm_nfnet=timm_model("nf_resnet50", 64),
     timm_poolformer=timm_model("poolformer_s12", 64),
-    timm_coatnet=timm_model("coatnet_nano_rw_224", 224) if False else timm_model("coat_lite_tiny", 64, img_size=64),
+    timm_coat=timm_model("coat_lite_tiny", 64, img_size=64),
 )
 
 

@@ -277,7 +277,8 @@ test_repeated_module (void)
       add_named_node (graph, "/layer/MatMul", "MatMul", "x,onnx::MatMul_9", "a");
       add_named_node (graph, "/layer/Add", "Add", "a,layer.bias", "b");
       add_named_node (graph, copied ? "/layer2/MatMul" : "/layer/MatMul_1", "MatMul", "b,onnx::MatMul_12", "c");
-      add_named_node (graph, copied ? "/layer3/MatMul" : "/layer/MatMul_2", "MatMul", "c,onnx::MatMul_15", "y");
+      /* as the older exporter calls a module that is called again, unless there is one of that name */
+      add_named_node (graph, copied ? "/layer3/MatMul" : "/layer_1/MatMul", "MatMul", "c,onnx::MatMul_15", "y");
       check_repeated (graph, copied ? 4 : 2);
     }
 }
