@@ -127,6 +127,8 @@ infer_if (OrtrainInferContext *ctx, GError **error)
 {
   OrtrainGraph *taken = ortrain_control_get_branch (ctx->node, TRUE),
                *other = ortrain_control_get_branch (ctx->node, FALSE);
+  /* expressions are of one space, but for graphs whose shapes are numbers */
+  const gboolean is_shared = taken != NULL && other != NULL && taken->dims == ctx->dims && other->dims == ctx->dims;
   for (guint k = 0; k < ortrain_infer_get_n_outputs (ctx); k++)
     {
       OrtrainDim dims[ORTRAIN_MAX_RANK];
@@ -147,7 +149,7 @@ infer_if (OrtrainInferContext *ctx, GError **error)
           continue;
         }
       for (gint i = 0; i < a->rank; i++)
-        dims[i] = ortrain_dim_is_int (a->dims[i]) && ortrain_dim_equal (a->dims[i], b->dims[i])
+        dims[i] = (is_shared || ortrain_dim_is_int (a->dims[i])) && ortrain_dim_equal (a->dims[i], b->dims[i])
                       ? a->dims[i]
                       : ortrain_dim_unknown (ctx->dims);
       ortrain_infer_set (ctx, k, dtype, dims, a->rank);

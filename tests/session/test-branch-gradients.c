@@ -32,6 +32,14 @@ test_two (void)
 {
   static const char *const texts[] = { ROWS COUNT "If c -> y then_branch=$0 else_branch=$1", "out a\nSin h -> a",
                                        "out b\nMatMul h,v -> m\nTanh m -> b", NULL };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GBytes) bytes = model_text_write (texts, 18);
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_bytes (bytes, NULL, &error);
+  g_assert_no_error (error);
+  OrtrainGraph *graph = ortrain_model_get_graph (model, &error);
+  g_assert_no_error (error);
+  g_autofree char *shape = ortrain_value_get_shape_string (ortrain_graph_find_value (graph, "y"));
+  g_assert_cmpstr (shape, ==, "[b, 3]"); /* the same in both branches */
   check (texts, ROWS UNUSED "Sin h -> a\nAdd a,q -> y", 2);
   check (texts, ROWS "MatMul h,v -> m\nTanh m -> y", 3);
   check (texts, ROWS "MatMul h,v -> m\nTanh m -> y", 5);
