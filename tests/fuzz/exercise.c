@@ -198,6 +198,11 @@ train (Exercise *self, OrtrainModel *model, OrtrainTensorDict *feeds, const char
   note (self, plan != NULL, &error);
   if (plan != NULL)
     look_at (plan);
+  if (plan != NULL && ortrain_tensor_dict_get_size (feeds) > 1)
+    {
+      g_autoptr (OrtrainMemoryPlan) other = ortrain_training_session_plan_batch (session, feeds, 3, 0, &error);
+      note (self, other != NULL, &error);
+    }
   if (plan != NULL && ortrain_memory_plan_get_arena_bytes (plan) < MAX_PLAN_BYTES)
     {
       ortrain_training_session_train_step (session, feeds, &error);
@@ -249,6 +254,13 @@ exercise_model (GBytes *bytes, GRand *random, Exercise *self)
       self->n_runs++;
       if (plan != NULL)
         look_at (plan);
+    }
+  /* other contents, and perhaps other shapes: plans that are kept, and inputs that decide shapes */
+  g_autoptr (OrtrainTensorDict) others = draw_feeds (graph, random);
+  if (others != NULL)
+    {
+      g_autoptr (OrtrainTensorDict) again = ortrain_inference_session_run (session, others, &error);
+      note (self, again != NULL, &error);
     }
   for (guint k = 0; k < MIN (graph->outputs->len, 2); k++)
     {

@@ -310,6 +310,8 @@ make_operand (Maker *self, OrtrainCaseOperand *operand)
 /* Operators without a gradient, which the table of gradient cases does not have. "B": uint8 numbers. */
 static const OrtrainGradientCase more_cases[] = {
   { "ArgMax", "f[2,3]", "axis=1 keepdims=0" },
+  { "BitCast", "f[2,3]", "to=6" },
+  { "BitCast", "j[3]{1,2,-3}", "to=1" },
   { "ArgMin", "f[2,3]", "axis=-1 select_last_index=1" },
   { "BitCast", "f[2,3]", "to=6" },
   { "Cast", "f[2,3]", "to=7" },
@@ -427,6 +429,8 @@ add_node (Maker *self, guint *n_wrong)
   const guint n_outputs = MAX (row->n_outputs, 1) + (*n_wrong > 0 && one_in (choices, 16) ? 1 : 0);
   g_autofree char *name = new_name (self, row->op_type);
   OrtrainNode *node = ortrain_graph_new_node (self->graph, domain, row->op_type, name, inputs, n, n_outputs);
+  if (g_str_equal (row->op_type, "BitCast"))
+    self->graph->opset = MAX (self->graph->opset, 26);
   g_auto (GStrv) attributes = g_strsplit (row->attributes != NULL ? row->attributes : "", " ", -1);
   for (guint i = 0; attributes[i] != NULL; i++)
     if (*attributes[i] != '\0')
@@ -449,6 +453,33 @@ add_node (Maker *self, guint *n_wrong)
     }
 }
 
+/* If, over two results of what is there. */
+static void
+add_choice (Maker *self)
+{
+  static const char *const names[] = { "then_branch", "else_branch" }, *const types[] = { "Neg", "Abs", "NonZero",
+                                                                                          "Shape" };
+  Choices *choices = self->choices;
+  OrtrainCaseOperand operand;
+  ortrain_case_parse_operand (one_in (choices, 6) ? "b[2]{1,0}" : "b{1}", &operand);
+  OrtrainValue *condition = make_operand (self, &operand);
+  g_autofree char *name = new_name (self, "If");
+  OrtrainNode *node = ortrain_graph_new_node (self->graph, "", "If", name, &condition, 1, 1);
+  const guint type = below (choices, G_N_ELEMENTS (types));
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autoptr (OrtrainGraph) body = ortrain_graph_new (names[i]);
+      const OrtrainValue *source = self->results->pdata[below (choices, self->results->len)];
+      OrtrainValue *captured = ortrain_graph_new_value (body, source->name);
+      g_autofree char *inner_name = new_name (self, types[type]);
+      const char *op_type = one_in (choices, 4) ? types[below (choices, G_N_ELEMENTS (types))] : types[type];
+      OrtrainNode *inner = ortrain_graph_new_node (body, "", op_type, inner_name, &captured, 1, 1);
+      ortrain_graph_mark_output (body, ortrain_node_output (inner, 0), TRUE);
+      ortrain_attributes_set_graph (node->attributes, names[i], G_OBJECT (body));
+    }
+  ortrain_graph_mark_output (self->graph, ortrain_node_output (node, 0), TRUE);
+}
+
 int
 LLVMFuzzerTestOneInput (const guint8 *data, gsize size)
 {
@@ -467,6 +498,8 @@ LLVMFuzzerTestOneInput (const guint8 *data, gsize size)
   const guint n_nodes = 1 + below (&choices, 3);
   for (guint i = 0; i < n_nodes; i++)
     add_node (&maker, &n_wrong);
+  if (results->len > 0 && one_in (&choices, 12))
+    add_choice (&maker);
   g_autoptr (GBytes) bytes = ortrain_graph_write (graph, &error);
   fuzz_check_error (bytes != NULL, error);
   if (bytes == NULL)
