@@ -694,7 +694,7 @@ IDIOMS = {
     "mixer": Case(Mixer, (SEQUENCE,)),
     "lengths": Case(Pointer, (SEQUENCE, integers(5, 3))),
     "lora": Case(Lora, (ROWS,)),
-    "queries": Case(Memory, (SEQUENCE,)),
+    "queries": Case(Memory, (SEQUENCE,), differs=when(FOLDED, "dyn")),
     "queries_dynamic": Case(Memory, (SEQUENCE,), dynamic={(0, 0): "batch"}),
     "gather_rows": Case(lambda: Apply(lambda self, x, i: self.a(x).gather(1, i), a=nn.Linear(6, 8)), (ROWS, integers(8, 4, 3))),
     "index_select": Case(lambda: Apply(lambda self, x, i: self.b(self.a(x).index_select(0, i)), a=nn.Linear(6, 8), b=nn.Linear(8, 2)),
