@@ -863,7 +863,7 @@ MODELS.update(
     timm_xcit=timm_model("xcit_nano_12_p16_224", img_size=32, embed_dim=32, depth=2, num_heads=2),
     timm_cait=timm_model("cait_xxs24_224", img_size=32, embed_dim=24, depth=2, num_heads=2, patch_size=8),
     timm_levit=timm_model("levit_128s", 224),
-    timm_eva=timm_model("eva02_tiny_patch14_224", img_size=28, embed_dim=24, depth=2, num_heads=2),
+    timm_eva=timm_model("eva02_tiny_patch14_224", 28, img_size=28, embed_dim=24, depth=2, num_heads=2),
     timm_resnet_blur=timm_model("resnetblur50", 64),
     timm_nfnet=timm_model("nf_resnet50", 64),
     timm_poolformer=timm_model("poolformer_s12", 64),
