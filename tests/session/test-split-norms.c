@@ -55,7 +55,7 @@ add_norm (OrtrainGraphBuilder *self, OrtrainValue *x, Norm norm, const char *nam
   if (!written)
     return name_op (self, "GroupNormalization", name, x, scale, bias,
                     g_variant_new_parsed ("@a{sv} {'num_groups': <int64 4>}"));
-  g_autofree char *one = g_strconcat (name, ".one", NULL), *zero = g_strconcat (name, ".zero", NULL);
+  g_autofree char *one = g_strconcat ("/", name, "/ones", NULL), *zero = g_strconcat ("/", name, "/zeros", NULL);
   g_autofree char *inner = g_strconcat (name, ".rows", NULL), *scaled = g_strconcat (name, ".scaled", NULL);
   OrtrainValue *ones = ortrain_graph_builder_add_filled (self, one, groups, 1, 1);
   OrtrainValue *zeros = ortrain_graph_builder_add_filled (self, zero, groups, 1, 0);
