@@ -208,7 +208,8 @@ is_numbered (const char *name)
 {
   const gsize n_digits = strspn (name, G_CSET_DIGITS);
   return (n_digits > 0 && name[n_digits] == '\0') || g_str_has_prefix (name, "onnx::") || name[0] == '/' ||
-         begins_with_number_after (name, "val_") || strstr (name, "lifted_tensor") != NULL ||
+         begins_with_number_after (name, "val_") || begins_with_number_after (name, "const.") ||
+         begins_with_number_after (name, "const_") || strstr (name, "lifted_tensor") != NULL ||
          strstr (name, "_tensor_constant") != NULL || g_str_has_prefix (name, "_to_copy") ||
          g_str_has_prefix (name, "p2o.") || strstr (name, "onstant_") != NULL || strstr (name, "onstant.") != NULL;
 }
