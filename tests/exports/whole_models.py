@@ -87,7 +87,7 @@ TRANSFORMERS = {
                   d_kv=8, d_ff=24, num_layers=2, num_heads=2, use_cache=False),
     "bart": hugging("Bart", "ForConditionalGeneration", IDS, integers(40, 2, 6), names=("input_ids", "decoder_input_ids"), vocab_size=40, d_model=16,
                     encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=24, decoder_ffn_dim=24,
-                    max_position_embeddings=32, use_cache=False),
+                    max_position_embeddings=32, use_cache=False, differs=when(PADDING, "ts")),
     "vit": hugging("ViT", "ForImageClassification", PIXELS, names=("pixel_values",), dynamic=BATCH, **VISION),
     "dinov2": hugging("Dinov2", "ForImageClassification", PIXELS, names=("pixel_values",), dynamic=BATCH, **VISION),
     "segformer": hugging("Segformer", "ForSemanticSegmentation", PIXELS, names=("pixel_values",), dynamic=BATCH, differs=when(NORM, "dyn"),
