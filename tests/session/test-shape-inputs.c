@@ -223,8 +223,9 @@ test_budget (gconstpointer data)
   g_autoptr (OrtrainTrainingSession) session = make_session (kind, half);
   g_autoptr (OrtrainTensorDict) feeds = make_feeds (kind, 64, 6);
   ortrain_training_session_train_step (session, feeds, &error);
-  if (kind == SHAPE && error == NULL)
-    return; /* something is computed again, and it fits */
+  /* something is computed again, or a device does without second places for feeds, and it fits */
+  if (error == NULL && (kind == SHAPE || g_getenv ("ORTRAIN_PROVIDER") != NULL))
+    return;
   g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
   g_test_message ("%s", error->message);
   g_assert_cmpint (strstr (error->message, " instead of 64 needs ") != NULL, ==, kind != SHAPE);
