@@ -152,8 +152,9 @@ is_in (const OrtrainPlanValue *values, guint32 i, OrtrainRegion region)
   return values[i].root == i && values[i].region == region && values[i].bytes > 0 && values[i].last >= values[i].first;
 }
 
-/* Allocates each value before the step that computes it, and gives it back behind the last step that needs it: their
- * addresses are those that they would get if that happened while the steps run. */
+/* Allocates each value before the step that computes it, and gives it back after the last step that needs it: their
+ * addresses are those that they would get if that happened while the steps run. FALSE also where the arena had to give
+ * memory back to the device meanwhile, to stay within its limit: values of earlier steps may have their places there. */
 static gboolean
 allocate_in_time (OrtrainArena *arena, OrtrainMemoryPlan *plan, OrtrainRegion region, gpointer *places, GError **error)
 {
@@ -176,6 +177,7 @@ allocate_in_time (OrtrainArena *arena, OrtrainMemoryPlan *plan, OrtrainRegion re
       ends[last] = i;
     }
   g_autofree gboolean *is_live = g_new0 (gboolean, n_values + 1);
+  const guint64 n_shrinkages = ortrain_arena_get_n_shrinkages (arena);
   gboolean ok = TRUE;
   for (gint32 s = 0; s <= n_steps && ok; s++)
     {
@@ -193,7 +195,7 @@ allocate_in_time (OrtrainArena *arena, OrtrainMemoryPlan *plan, OrtrainRegion re
   for (guint32 i = 0; i < n_values && !ok; i++)
     if (is_live[i])
       ortrain_arena_release (arena, (gsize) places[i]);
-  return ok;
+  return ok && ortrain_arena_get_n_shrinkages (arena) == n_shrinkages;
 }
 
 /* At the offsets of the plan, in one piece. */
@@ -215,11 +217,15 @@ allocate_at_once (OrtrainArena *arena, OrtrainMemoryPlan *plan, OrtrainRegion re
   return TRUE;
 }
 
-/* Where fragments stand in the way, all of it goes back, and the values lie in one piece as they lie in the plan. */
+/* Memory of other shapes goes back in a first attempt, and is not in the way in a second. Where fragments are, all of it
+ * goes back, and the values lie in one piece as they lie in the plan. */
 static gboolean
 allocate (OrtrainArena *arena, OrtrainMemoryPlan *plan, OrtrainRegion region, gpointer *places, GError **error)
 {
-  if (allocate_in_time (arena, plan, region, places, NULL) || allocate_at_once (arena, plan, region, places, error))
+  for (guint attempt = 0; attempt < 2; attempt++)
+    if (allocate_in_time (arena, plan, region, places, NULL))
+      return TRUE;
+  if (allocate_at_once (arena, plan, region, places, error))
     return TRUE;
   g_prefix_error (error, "The values of a step: ");
   return FALSE;
