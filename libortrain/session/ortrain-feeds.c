@@ -158,9 +158,9 @@ check_labels (const OrtrainValue *input, OrtrainTensor *tensor, GError **error)
   return FALSE;
 }
 
-/* The loss over classes that reads a target, and its scores; NULL if there is none. */
-static const OrtrainNode *
-find_class_loss (const OrtrainValue *target, const OrtrainValue **scores)
+/* The scores of the loss over classes that reads a target, and their axis of classes; NULL if there is none. */
+static const OrtrainValue *
+find_scores (const OrtrainValue *target, gint64 *axis)
 {
   for (guint u = 0; u < target->uses.n; u++)
     {
@@ -168,11 +168,16 @@ find_class_loss (const OrtrainValue *target, const OrtrainValue **scores)
       const OrtrainOpKind kind = ortrain_node_get_kind (use->node);
       if (use->index != 1 || (kind != ORTRAIN_OP_KIND_CROSS_ENTROPY && kind != ORTRAIN_OP_KIND_NEGATIVE_LOG_LIKELIHOOD))
         continue;
-      *scores = ortrain_node_input (use->node, 0);
-      if (kind == ORTRAIN_OP_KIND_NEGATIVE_LOG_LIKELIHOOD && (*scores)->producer != NULL &&
-          ortrain_node_get_kind ((*scores)->producer) == ORTRAIN_OP_KIND_TRANSPOSE)
-        *scores = ortrain_node_input ((*scores)->producer, 0);
-      return use->node;
+      const OrtrainValue *scores = ortrain_node_input (use->node, 0);
+      *axis =
+          kind == ORTRAIN_OP_KIND_CROSS_ENTROPY ? ortrain_attributes_get_int (use->node->attributes, "axis", -1) : 1;
+      if (kind == ORTRAIN_OP_KIND_NEGATIVE_LOG_LIKELIHOOD && scores->producer != NULL &&
+          ortrain_node_get_kind (scores->producer) == ORTRAIN_OP_KIND_TRANSPOSE)
+        {
+          scores = ortrain_node_input (scores->producer, 0);
+          *axis = -1;
+        }
+      return scores;
     }
   return NULL;
 }
@@ -194,8 +199,9 @@ fits_without (OrtrainTensor *labels, const OrtrainValue *scores, gint axis)
 static gboolean
 check_axis (const OrtrainValue *input, OrtrainTensor *tensor, GError **error)
 {
-  const OrtrainValue *scores = NULL;
-  if (input->role != ORTRAIN_ROLE_TARGET || find_class_loss (input, &scores) == NULL || scores->rank < 3 ||
+  gint64 axis = -1;
+  const OrtrainValue *scores = input->role == ORTRAIN_ROLE_TARGET ? find_scores (input, &axis) : NULL;
+  if (scores == NULL || scores->rank < 3 || (axis != -1 && axis != scores->rank - 1) ||
       ortrain_tensor_get_rank (tensor) != (gsize) scores->rank - 1 || fits_without (tensor, scores, scores->rank - 1) ||
       !fits_without (tensor, scores, 1))
     return TRUE;

@@ -111,7 +111,11 @@ test_same_bits (gconstpointer name)
     assert_same (model, expected, losses, 0, compromised);
   g_autoptr (OrtrainTrainingSession) all = make_session (model, 0, plain);
   train (all, model, losses);
-  g_assert_cmpuint (count_recomputed (all), >, count_recomputed (expected));
+  g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (ortrain_training_session_get_memory_plan (all)), <=,
+                    ortrain_memory_plan_get_peak_bytes (ortrain_training_session_get_memory_plan (expected)));
+  /* of what is expanded to bodies, each choice may cost memory, and is dropped then */
+  if (g_getenv ("ORTRAIN_EXPAND") == NULL)
+    g_assert_cmpuint (count_recomputed (all), >, count_recomputed (expected));
 }
 
 static OrtrainRecomputeCluster *
