@@ -217,12 +217,14 @@ ortrain_training_session_run_check_finite (OrtrainTrainingSession *self, GError 
   if (!ortrain_training_session_settle (self, 0, error) || !ortrain_training_session_take_memory (self, error))
     return FALSE;
   for (guint i = 0; i < self->store->n_parameters; i++)
-    if (!ortrain_non_finite_check (&self->store->parameters[i], self->store->parameters[i].address, "Parameter",
-                                   self->n_updates, error))
+    if (!ortrain_non_finite_check (&self->store->parameters[i], self->store->parameters[i].address,
+                                   g_array_index (self->graph->parameters, OrtrainTrainedTensor, i).initial,
+                                   "Parameter", self->n_updates, error))
       return FALSE;
   for (guint i = 0; i < self->store->n_buffers; i++)
-    if (!ortrain_non_finite_check (&self->store->buffers[i], self->store->buffers[i].address, "Buffer", self->n_updates,
-                                   error))
+    if (!ortrain_non_finite_check (&self->store->buffers[i], self->store->buffers[i].address,
+                                   g_array_index (self->graph->buffers, OrtrainTrainedTensor, i).initial, "Buffer",
+                                   self->n_updates, error))
       return FALSE;
   return TRUE;
 }
@@ -232,7 +234,8 @@ ortrain_training_session_run_check_finite (OrtrainTrainingSession *self, GError 
  * @self: a session
  * @error: return location for an error
  *
- * Checks that all parameters and buffers are finite. It reads all of them once.
+ * Checks that all parameters and buffers are finite, apart from infinities that the model holds at the same places. It
+ * reads all of them once.
  *
  * [class@Trainer] and the `ortrain` command call it before they write a checkpoint or a model;
  * [method@TrainingSession.export] and [method@TrainingSession.save_checkpoint] do not. It fails with

@@ -51,7 +51,7 @@ ortrain_training_session_refuse_gradients (OrtrainTrainingSession *self, double 
   for (guint i = 0; i < self->store->n_parameters && finite; i++)
     {
       const OrtrainStored gradient = ortrain_stored_get_gradient (&self->store->parameters[i]);
-      finite = ortrain_non_finite_check (&gradient, gradient.address, "the gradient of parameter", 0, error);
+      finite = ortrain_non_finite_check (&gradient, gradient.address, NULL, "the gradient of parameter", 0, error);
     }
   if (finite) /* each number is, their squares are not */
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE, "the norm of all gradients is %g",
@@ -98,6 +98,7 @@ run_custom_update (OrtrainTrainingSession *self, double scale, GError **error)
         {
           const OrtrainStored *stored = &store->parameters[i];
           ok = ortrain_non_finite_check (stored, ortrain_parameter_store_get_host_address (store, stored->address),
+                                         g_array_index (self->graph->parameters, OrtrainTrainedTensor, i).initial,
                                          "Parameter", self->n_updates, error);
         }
       if (!ok)

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import os
+import tempfile
 import unittest
 
 import numpy as np
@@ -92,6 +93,37 @@ class Optimizers(unittest.TestCase):
                         self.assertTrue((after[1] == -np.inf).all())
                         self.assertTrue(np.isfinite(np.delete(after, 1, 0)).all())
                         self.assertFalse(np.array_equal(after[0], table[0]))
+
+    def test_infinite_weights_of_a_model(self):
+        """What a file holds at the same places is no reason not to save a training."""
+        builder = Ortrain.GraphBuilder.new("table")
+        ids = builder.add_input("ids", Ortrain.DType.INT64, "n")
+        builder.add_output(builder.linear(builder.embedding(ids, "table", 8, 4), "fc", 2, True), "y")
+        options = Ortrain.TrainingOptions([Ortrain.MseLoss("y", "target")], optimizer=Ortrain.Sgd(learning_rate=0.1))
+        session = Ortrain.TrainingSession(builder.build(), options)
+        name = next(name for name in session.get_parameters().numpy() if name.startswith("table"))
+        table = session.get_parameters().numpy()[name].copy()
+        table[1, 2] = -np.inf
+        session.set_parameters({name: table})
+        with self.assertRaisesRegex(GLib.Error, "holds -inf at index .1, 2."):
+            session.check_finite()
+        with tempfile.TemporaryDirectory() as folder:
+            session.export(f"{folder}/model.onnx")
+            data = Ortrain.TensorDataset({"ids": np.arange(8) // 2 * 2, "target": np.zeros((8, 2), np.float32)})
+            for precision in ("f32", "bf16"):
+                options = Ortrain.TrainingOptions([Ortrain.MseLoss("y", "target")], optimizer=Ortrain.Sgd(learning_rate=0.1),
+                                                  precision=precision)
+                session = Ortrain.TrainingSession(Ortrain.Model(f"{folder}/model.onnx"), options)
+                trainer = Ortrain.Trainer(session, data, epochs=2, batch_size=4, checkpoint_dir=f"{folder}/{precision}")
+                trainer.fit()
+                after = session.get_parameters().numpy()[name]
+                self.assertEqual(after[1, 2], -np.inf)
+                for where, value in (((1, 2), np.nan), ((1, 2), np.inf), ((3, 0), -np.inf)):
+                    broken = after.copy()
+                    broken[where] = value
+                    session.set_parameters({name: broken})
+                    with self.assertRaisesRegex(GLib.Error, "holds"):
+                        session.check_finite()
 
     def test_groups(self):
         optimizer = Ortrain.Sgd(learning_rate=0.1)
