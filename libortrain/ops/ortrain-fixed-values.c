@@ -58,8 +58,11 @@ is_harmonic (const Numbers *x, gint64 first, gint64 n_rows, gint64 stride)
   double overall = 0, before = 2;
   if (n_rows < 5 || x->columns < 3)
     return FALSE;
-  for (gint64 j = 0; j < x->columns; j++)
-    overall = MAX (overall, fabs (at (x, first + 2 * stride, j)));
+  for (gint64 j = 0; j < MIN (x->columns, 4); j++)
+    for (gint64 k = 0; k < 5; k++)
+      overall = MAX (overall, fabs (at (x, first + k * stride, j)));
+  if (overall == 0)
+    return FALSE;
   for (gint64 j = 0; j < x->columns; j++)
     {
       double products = 0, squares = 0, largest = 0;
@@ -69,6 +72,14 @@ is_harmonic (const Numbers *x, gint64 first, gint64 n_rows, gint64 stride)
           products += b * (at (x, first + (k - 1) * stride, j) + at (x, first + (k + 1) * stride, j));
           squares += b * b;
         }
+      const double factor = squares > 0 ? products / squares : 2;
+      /* five rows tell weights apart, so that not all of a mapped file is read for it */
+      for (gint64 k = 0; k < 5; k++)
+        largest = MAX (largest, fabs (at (x, first + k * stride, j)));
+      for (gint64 k = 1; k < 4 && largest > 1e-5 * overall; k++)
+        if (!(fabs (at (x, first + (k - 1) * stride, j) + at (x, first + (k + 1) * stride, j) -
+                    factor * at (x, first + k * stride, j)) <= 2e-2 * largest))
+          return FALSE;
       for (gint64 k = 0; k < n_rows; k++)
         {
           const double value = fabs (at (x, first + k * stride, j));
@@ -78,15 +89,14 @@ is_harmonic (const Numbers *x, gint64 first, gint64 n_rows, gint64 stride)
         }
       if (largest <= 1e-5 * overall) /* a sine that is zero, but for rounding */
         continue;
-      const double c = squares > 0 ? products / squares : 2;
-      if (fabs (c) > 2 + 1e-3)
+      if (fabs (factor) > 2 + 1e-3)
         return FALSE;
       for (gint64 k = 1; k + 1 < n_rows; k++)
         if (fabs (at (x, first + (k - 1) * stride, j) + at (x, first + (k + 1) * stride, j) -
-                  c * at (x, first + k * stride, j)) > 2e-3 * largest)
+                  factor * at (x, first + k * stride, j)) > 2e-3 * largest)
           return FALSE;
-      n_angles += fabs (c - before) > 1e-3;
-      before = c;
+      n_angles += fabs (factor - before) > 1e-3;
+      before = factor;
     }
   return n_angles >= 3 && 2 * n_angles >= x->columns;
 }
@@ -99,6 +109,16 @@ are_sinusoids (const Numbers *x)
   return is_harmonic (x, 0, x->rows, 1) || is_harmonic (x, 1, x->rows - 1, 1) ||
          (is_harmonic (x, 0, half, 1) && is_harmonic (x, half, rest, 1)) ||
          (is_harmonic (x, 0, rest, 2) && is_harmonic (x, 1, half, 2));
+}
+
+/* What a filter bank has not; weights have it among their first numbers, so that no other page of a file is read for it. */
+static gboolean
+begins_with_negative (const Numbers *x)
+{
+  for (gint64 i = 0; i < MIN (x->n, 1024); i++)
+    if (ortrain_stored_values_get (x->dtype, x->data, i) < 0)
+      return TRUE;
+  return FALSE;
 }
 
 /* Each row is one hump over zeros, and the humps move to the right: filters of a spectrum. */
@@ -168,16 +188,6 @@ are_symmetric (const Numbers *x, gint64 n_filter)
   return varies;
 }
 
-static gboolean
-is_uniform (const Numbers *x)
-{
-  const double first = ortrain_stored_values_get (x->dtype, x->data, 0);
-  for (gint64 i = 1; i < x->n; i++)
-    if (ortrain_stored_values_get (x->dtype, x->data, i) != first)
-      return FALSE;
-  return TRUE;
-}
-
 const char *
 ortrain_fixed_values_explain (OrtrainTensor *tensor, gboolean kernel)
 {
@@ -185,7 +195,7 @@ ortrain_fixed_values_explain (OrtrainTensor *tensor, gboolean kernel)
   gsize rank;
   const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
   x.data = x.n > 0 ? ortrain_tensor_peek_unaligned (tensor) : NULL;
-  if (x.data == NULL || x.n < 2 || rank < 1 || is_uniform (&x))
+  if (x.data == NULL || x.n < 2 || rank < 1 || ortrain_stored_values_are_equal (tensor))
     return NULL;
   x.rows = dims[0];
   x.columns = x.n / x.rows;
@@ -196,7 +206,7 @@ ortrain_fixed_values_explain (OrtrainTensor *tensor, gboolean kernel)
     return "bins";
   if (are_sinusoids (&x) || are_sinusoids (&y))
     return "sinusoids";
-  if (is_filter_bank (&x) || is_filter_bank (&y))
+  if (!begins_with_negative (&x) && (is_filter_bank (&x) || is_filter_bank (&y)))
     return "filter bank";
   if (kernel && rank >= 3 && are_symmetric (&x, x.n / (dims[0] * dims[1])))
     return "symmetric filters";
@@ -213,6 +223,8 @@ ortrain_fixed_values_are_binary (OrtrainTensor *tensor)
   gsize rank;
   const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
   gboolean is_identity = rank == 2 && dims[0] == dims[1];
+  if (ortrain_stored_values_are_equal (tensor))
+    return FALSE;
   for (gint64 i = 0; data != NULL && i < n; i++)
     {
       const double value = ortrain_stored_values_get (dtype, data, i);

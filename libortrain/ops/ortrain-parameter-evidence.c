@@ -70,19 +70,13 @@ explain_values (const OrtrainParameterEvidence *self, gboolean is_listed)
   return NULL;
 }
 
-static gboolean
-is_uniform (OrtrainTensor *tensor)
-{
-  return ortrain_stored_values_are (tensor, ortrain_tensor_get_scalar (tensor, 0));
-}
-
 /* Equal numbers that exporters write, or fold: where a normalization has no scale, or a state begins. */
 static gboolean
 is_filled (const OrtrainParameterEvidence *self)
 {
   OrtrainTensor *tensor = self->value->tensor;
   return (self->is_norm && (ortrain_stored_values_are (tensor, 0) || ortrain_stored_values_are (tensor, 1))) ||
-         (self->is_whole && is_uniform (tensor));
+         (self->is_whole && ortrain_stored_values_are_equal (tensor));
 }
 
 /* Of whatever kind, wherever it is used. */
@@ -90,7 +84,7 @@ static gboolean
 is_formula (OrtrainTensor *tensor)
 {
   gboolean is_weak;
-  return is_uniform (tensor) || ortrain_stored_values_explain (tensor, TRUE, &is_weak) != NULL ||
+  return ortrain_stored_values_are_equal (tensor) || ortrain_stored_values_explain (tensor, TRUE, &is_weak) != NULL ||
          ortrain_fixed_values_explain (tensor, FALSE) != NULL || ortrain_fixed_values_are_binary (tensor);
 }
 

@@ -13,5 +13,7 @@ double ortrain_stored_values_get (OrtrainDType dtype, const guint8 *data, gint64
 const char *ortrain_stored_values_explain (OrtrainTensor *tensor, gboolean broadcast, gboolean *is_weak);
 /* Whole and half numbers, not all alike: positions. */
 const char *ortrain_stored_values_explain_grid (OrtrainTensor *tensor);
-/* Whether all elements are one number. */
+/* Whether all elements are one number, as far as the first 65,536 tell. */
 gboolean ortrain_stored_values_are (OrtrainTensor *tensor, double number);
+/* The same, for whichever number. */
+gboolean ortrain_stored_values_are_equal (OrtrainTensor *tensor);

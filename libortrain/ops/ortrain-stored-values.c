@@ -11,6 +11,8 @@
 /* Some exporters write -100, as the models do. */
 #define BELOW (-100.0)
 #define TOLERANCE 2e-3
+/* So many equal numbers at the beginning are taken for all: a large file of zeros is not read for that. */
+#define MANY_EQUAL 65536
 
 double
 ortrain_stored_values_get (OrtrainDType dtype, const guint8 *data, gint64 i)
@@ -41,6 +43,8 @@ is_mask (OrtrainDType dtype, const guint8 *data, gint64 n)
   for (gint64 i = 0; i < n; i++)
     {
       const double x = ortrain_stored_values_get (dtype, data, i);
+      if (low == 0 && i >= MANY_EQUAL)
+        return FALSE;
       if (x == 0 || x == low)
         continue;
       if (low == 0 && x <= BELOW)
@@ -170,6 +174,26 @@ count_wide_axes (OrtrainTensor *tensor)
   return n;
 }
 
+gboolean
+ortrain_stored_values_are (OrtrainTensor *tensor, double number)
+{
+  const OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
+  const gint64 n = ortrain_tensor_get_n_elements (tensor);
+  const guint8 *data = n > 0 ? ortrain_tensor_peek_unaligned (tensor) : NULL;
+  for (gint64 i = 0; data != NULL && i < MIN (n, MANY_EQUAL); i++)
+    if (ortrain_stored_values_get (dtype, data, i) != number)
+      return FALSE;
+  return data != NULL;
+}
+
+gboolean
+ortrain_stored_values_are_equal (OrtrainTensor *tensor)
+{
+  const guint8 *data = ortrain_tensor_get_n_elements (tensor) > 0 ? ortrain_tensor_peek_unaligned (tensor) : NULL;
+  return data != NULL &&
+         ortrain_stored_values_are (tensor, ortrain_stored_values_get (ortrain_tensor_get_dtype (tensor), data, 0));
+}
+
 const char *
 ortrain_stored_values_explain (OrtrainTensor *tensor, gboolean broadcast, gboolean *is_weak)
 {
@@ -179,7 +203,7 @@ ortrain_stored_values_explain (OrtrainTensor *tensor, gboolean broadcast, gboole
   gsize rank;
   const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
   *is_weak = FALSE;
-  if (data == NULL)
+  if (data == NULL || (ortrain_stored_values_are_equal (tensor) && ortrain_stored_values_get (dtype, data, 0) > BELOW))
     return NULL;
   if (is_mask (dtype, data, n))
     return "mask";
@@ -200,19 +224,8 @@ ortrain_stored_values_explain_grid (OrtrainTensor *tensor)
 {
   const gint64 n = ortrain_tensor_get_n_elements (tensor);
   const guint8 *data = n > 0 ? ortrain_tensor_peek_unaligned (tensor) : NULL;
-  return data != NULL && (is_grid (ortrain_tensor_get_dtype (tensor), data, n) || is_coordinates (tensor, data))
+  return data != NULL && !ortrain_stored_values_are_equal (tensor) &&
+                 (is_grid (ortrain_tensor_get_dtype (tensor), data, n) || is_coordinates (tensor, data))
              ? "positions"
              : NULL;
-}
-
-gboolean
-ortrain_stored_values_are (OrtrainTensor *tensor, double number)
-{
-  const OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
-  const gint64 n = ortrain_tensor_get_n_elements (tensor);
-  const guint8 *data = n > 0 ? ortrain_tensor_peek_unaligned (tensor) : NULL;
-  for (gint64 i = 0; data != NULL && i < n; i++)
-    if (ortrain_stored_values_get (dtype, data, i) != number)
-      return FALSE;
-  return data != NULL;
 }

@@ -6,6 +6,7 @@
 #include "core/ortrain-text-private.h"
 #include "graph/ortrain-scoped-name-private.h"
 #include "ops/ortrain-op-private.h"
+#include "ops/ortrain-stored-values-private.h"
 #include "session/ortrain-name-patterns-private.h"
 #include "session/ortrain-repeated-parameters-private.h"
 #include "session/ortrain-training-graph-private.h"
@@ -134,14 +135,6 @@ make_key (OrtrainTensor *tensor)
 }
 
 static gboolean
-has_one_value (OrtrainTensor *tensor)
-{
-  const gsize size = ortrain_dtype_get_size (ortrain_tensor_get_dtype (tensor));
-  const guint8 *data = ortrain_tensor_peek_unaligned (tensor);
-  return memcmp (data, data + size, ortrain_tensor_get_n_bytes (tensor) - size) == 0;
-}
-
-static gboolean
 are_equal (OrtrainTensor *a, OrtrainTensor *b)
 {
   const gint64 *x = ortrain_tensor_peek_dims (a), *y = ortrain_tensor_peek_dims (b);
@@ -185,7 +178,7 @@ tie_tables (OrtrainGraph *graph, OrtrainTrainingOptions *options, GArray *ties, 
           if (multiplies)
             g_ptr_array_add (weights, value);
         }
-      else if (!has_one_value (value->tensor))
+      else if (!ortrain_stored_values_are_equal (value->tensor))
         g_hash_table_insert (tables, make_key (value->tensor), value);
     }
   for (guint i = 0; i < weights->len && g_hash_table_size (tables) > 0; i++)

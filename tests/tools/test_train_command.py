@@ -701,10 +701,10 @@ class Interrupts(unittest.TestCase):
         self.assertIn("The state is in cnn.checkpoint.", out)
         self.check_rest(first + out, "ortrain train --resume cnn.onnx ", "piped.onnx")
 
-    def begin(self, *more, **how):
-        """A training that has ended its first epoch, and what it has said."""
+    def begin(self, *more, hang_up=signal.SIG_DFL):
+        """A training that has ended its first epoch, and what it has said. hang_up: what SIGHUP does, however the tests were begun"""
         process = subprocess.Popen(["ortrain", *LONG, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, cwd=folder,
-                                   env=environment, **how)
+                                   env=environment, preexec_fn=lambda: signal.signal(signal.SIGHUP, hang_up))
         first = ""
         while not first.splitlines()[-1:] or not first.splitlines()[-1].startswith("epoch 1/40: "):
             line = process.stdout.readline().decode()
@@ -728,7 +728,7 @@ class Interrupts(unittest.TestCase):
 
     def test_ignored(self):
         """As nohup starts it, a hang-up is nothing."""
-        process, first = self.begin(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        process, first = self.begin(hang_up=signal.SIG_IGN)
         process.send_signal(signal.SIGHUP)
         out, err = (part.decode() for part in process.communicate(timeout=240))
         self.assertEqual((process.returncode, err), (0, ""))

@@ -316,8 +316,8 @@ copy_gradients (OrtrainTrainingSession *session)
   return copy;
 }
 
-/* Nothing counts: the loss is not a number, which is an error, as is a label that is none. The gradients of the batch
- * before are what they were. */
+/* Where nothing counts, the loss is 0, and gradients are what they were; so they are after a label that is no class, which is
+ * an error. */
 static void
 test_failed_step (gconstpointer data)
 {
@@ -333,9 +333,8 @@ test_failed_step (gconstpointer data)
   g_assert_no_error (error);
   g_assert_false (has_all_scores (ortrain_training_session_get_memory_plan (session)));
   g_autoptr (OrtrainTensorDict) before = copy_gradients (session);
-  ortrain_training_session_train_step (session, empty, &error);
-  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE);
-  g_clear_error (&error);
+  g_assert_cmpfloat (ortrain_training_session_train_step (session, empty, &error), ==, 0);
+  g_assert_no_error (error);
   ((gint64 *) ortrain_tensor_peek_writable (ortrain_tensor_dict_get (wrong, "labels")))[BATCH * LENGTH - 2] = N_WORDS;
   ortrain_training_session_train_step (session, wrong, &error);
   g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX);
