@@ -287,6 +287,18 @@ is_usual (const char *name)
   return FALSE;
 }
 
+/* What torch.nn.utils.spectral_norm () keeps between steps, beside the weight that it divides: "fc.weight_u" and
+ * "fc.weight_v" are buffers where there is "fc.weight_orig". */
+static gboolean
+is_power_iterate (OrtrainGraph *graph, const OrtrainValue *value)
+{
+  if (value->rank != 1 || !(g_str_has_suffix (value->name, "_u") || g_str_has_suffix (value->name, "_v")))
+    return FALSE;
+  g_autofree char *weight = g_strdup_printf ("%.*s_orig", (int) strlen (value->name) - 2, value->name);
+  const OrtrainValue *found = ortrain_graph_find_value (graph, weight);
+  return found != NULL && found->tensor != NULL && found->rank > 1;
+}
+
 static void
 judge_names (OrtrainReaderState *state, OrtrainGraph *graph)
 {
@@ -302,6 +314,8 @@ judge_names (OrtrainReaderState *state, OrtrainGraph *graph)
           !g_ascii_isdigit (value->name[0]) && value->name[strspn (value->name, IDENTIFIER)] == '\0';
       if (is_numbered (value->name) || (is_bare && stems != NULL && is_named_after_operator (value->name, stems)))
         value->provenance = ORTRAIN_PROVENANCE_MADE;
+      else if (is_power_iterate (graph, value))
+        value->provenance = ORTRAIN_PROVENANCE_CONSTANT;
       else if (is_path (value->name) || is_usual (value->name) || (is_of_modules && is_bare))
         value->provenance = ORTRAIN_PROVENANCE_MODULE;
       speaks = speaks || value->provenance == ORTRAIN_PROVENANCE_MODULE;

@@ -202,6 +202,30 @@ test_quantization_scale (void)
   expect_role (model, "fc.bias", TRUE, "bias of Gemm");
 }
 
+/* y = x (W / uᵀ W v): what spectral_norm () divides a weight by, from vectors that it keeps; and such names without that weight. */
+static void
+test_spectral_norm (void)
+{
+  const char *const weights[] = { "fc.weight_orig", "fc.weight" };
+  for (guint i = 0; i < G_N_ELEMENTS (weights); i++)
+    {
+      g_autofree char *right = g_strconcat (weights[i], ",fc.weight_v", NULL),
+                      *divided = g_strconcat (weights[i], ",sigma", NULL);
+      Proto *graph = make_graph (DIMS (3, 4), DIMS (3, 2));
+      add_weight (graph, weights[i], DIMS (4, 2));
+      add_weight (graph, "fc.weight_u", DIMS (4));
+      add_weight (graph, "fc.weight_v", DIMS (2));
+      add_node (graph, "MatMul", right, "wv");
+      add_node (graph, "MatMul", "fc.weight_u,wv", "sigma");
+      add_node (graph, "Div", divided, "w");
+      add_node (graph, "MatMul", "x,w", "y");
+      g_autoptr (OrtrainModel) model = load_of (graph, "pytorch");
+      expect_role (model, weights[i], TRUE, "weight of MatMul");
+      expect_role (model, "fc.weight_u", i == 1, i == 1 ? "weight of MatMul" : "a buffer or constant");
+      expect_role (model, "fc.weight_v", i == 1, i == 1 ? "weight of MatMul" : "a buffer or constant");
+    }
+}
+
 /* ---- what the exporter stored twice ---- */
 
 static void
@@ -537,6 +561,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/parameter-names/literals", test_literals);
   g_test_add_func ("/parameter-names/scale-of-convolution", test_scale_of_convolution);
   g_test_add_func ("/parameter-names/quantization-scale", test_quantization_scale);
+  g_test_add_func ("/parameter-names/spectral-norm", test_spectral_norm);
   g_test_add_func ("/parameter-names/repeated-table", test_repeated_table);
   g_test_add_func ("/parameter-names/repeated-module", test_repeated_module);
   g_test_add_func ("/parameter-names/transforms", test_transforms);
