@@ -137,7 +137,7 @@ class Scripts(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         lines = [line.split(": ", 2) for line in done.stdout.splitlines()]
         self.assertEqual([text.split()[0] for page, language, text in lines[:2]], ["tools/quickstart", "tools/check"])
-        typed = {(page, text) for page, language, text in lines if language in ("sh", "python", "c", "json")}
+        typed = {(page, text) for page, language, text in lines if language in ("sh", "python", "js", "c", "json")}
         for page in [source / "README.md", *(source / "doc").glob("*.md")]:
             text, name = page.read_text(), str(page.relative_to(source))
             fenced = re.findall(r"^```\w+\n(.*)", text, re.M)
