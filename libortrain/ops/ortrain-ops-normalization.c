@@ -59,10 +59,10 @@ upgrade_batch_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
                    "%s: attribute 'spatial' is 0 (statistics per element), which is not supported", text);
       return FALSE;
     }
-  /* Before 14, more than one output meant training. */
-  if (opset < 14)
-    for (guint k = 1; k < node->outputs->len; k++)
-      training |= node->outputs->pdata[k] != NULL;
+  /* Before 14, more than one output meant training. From 14 on there are three at most; PyTorch's older exporter goes on
+   * writing the five of before for InstanceNorm in training. */
+  for (guint k = opset < 14 ? 1 : 3; k < node->outputs->len; k++)
+    training |= node->outputs->pdata[k] != NULL;
   if (!training)
     return TRUE;
   for (guint k = 3; k < node->outputs->len; k++)
