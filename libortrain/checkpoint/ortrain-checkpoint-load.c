@@ -291,10 +291,10 @@ ortrain_checkpoint_find (const char *path, gboolean *found, GError **error)
     close (fd);
   if (lost == NULL)
     return TRUE;
-  g_set_error (
-      error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-      "'%s' has the files of a checkpoint (%s), but no %s: put that back, or name another folder to begin anew",
-      ortrain_text_show_path (path), lost, ORTRAIN_MANIFEST_NAME);
+  g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
+               "'%s' has the files of a checkpoint (%s), but no %s: restore that file, or start a new training in "
+               "another folder",
+               ortrain_text_show_path (path), lost, ORTRAIN_MANIFEST_NAME);
   return FALSE;
 }
 

@@ -139,7 +139,9 @@ ortrain_csv_format_class_init (OrtrainCsvFormatClass *klass)
    *
    * What separates the fields of a line: one ASCII character, such as `;` or a tabulator. %NULL: what fits the first lines
    * best of comma, semicolon, tabulator, vertical bar and, between numbers, space, unless the first line says it, as in
-   * `sep=;`. Where it is a semicolon, numbers may have a decimal comma.
+   * `sep=;`. Where it is no comma, numbers may have a decimal comma; `1,234`, which may also be a comma between thousands, is
+   * taken for one after a semicolon, or once another number had a decimal comma, and is an error otherwise. Several spaces are
+   * one separator.
    * Default: %NULL.
    */
   properties[PROP_SEPARATOR] = g_param_spec_string ("separator", NULL, NULL, NULL, flags);

@@ -13,6 +13,7 @@ GBytes *ortrain_csv_text_decode (GBytes *file, GError **error);
 char ortrain_csv_text_take_declaration (const char **text, gsize *size);
 
 /* What separates the cells: one of , ; | the tabulator and the space, by the first lines. Inside of double quotes none does.
+ * Several spaces are one separator, and those at the ends of a line are none.
  * comment: what begins a comment, or NULL */
 char ortrain_csv_text_find_separator (const char *text, gsize size, const char *comment);
 
@@ -20,6 +21,9 @@ char ortrain_csv_text_find_separator (const char *text, gsize size, const char *
  * cells than the line after them. n_lines: how many lines */
 gsize ortrain_csv_text_skip_preface (const char *text, gsize size, char separator, gint64 *n_lines);
 
-/* A number; where a semicolon separates cells, it may have a decimal comma. decimal: NUL, or the decimal sign that was seen
- * before, which may not change. */
+/* A number; where no comma separates cells, it may have a decimal comma, unless it is ambiguous: only a semicolon, or a decimal
+ * comma before, settles that. decimal: NUL, or the decimal sign that was seen before, which may not change. */
 gboolean ortrain_csv_text_parse_number (const char *text, char separator, char *decimal, double *value);
+
+/* Whether a comma may stand between thousands, as in 1,234. */
+gboolean ortrain_csv_text_is_ambiguous (const char *text);

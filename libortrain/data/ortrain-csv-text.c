@@ -99,15 +99,25 @@ ortrain_csv_text_decode (GBytes *file, GError **error)
 /* ---- separators ---- */
 
 gboolean
+ortrain_csv_text_is_ambiguous (const char *text)
+{
+  const char *digits = text + (*text == '-' || *text == '+');
+  const gsize n = strspn (digits, "0123456789");
+  return n >= 1 && n <= 3 && *digits != '0' && digits[n] == ',' && strspn (digits + n + 1, "0123456789") == 3 &&
+         digits[n + 4] == '\0';
+}
+
+gboolean
 ortrain_csv_text_parse_number (const char *text, char separator, char *decimal, double *value)
 {
-  const char *comma = separator == ';' ? strchr (text, ',') : NULL;
+  const char *comma = separator != ',' ? strchr (text, ',') : NULL;
   const char sign = comma != NULL ? ',' : strchr (text, '.') != NULL ? '.' : '\0';
   g_autofree char *copy = comma != NULL ? g_strdup (text) : NULL;
   char *end;
   if (copy != NULL)
     {
-      if (strchr (text, '.') != NULL)
+      /* Semicolons come with decimal commas; between other separators, the numbers before have to tell. */
+      if (strchr (text, '.') != NULL || (separator != ';' && *decimal != ',' && ortrain_csv_text_is_ambiguous (text)))
         return FALSE;
       copy[comma - text] = '.';
       text = copy;
@@ -150,12 +160,16 @@ static guint
 cut_line (const char *p, const char *end, char separator, Cut *cut)
 {
   gboolean quoted = FALSE;
-  const char *begin = p;
   guint n = 1;
+  while (separator == ' ' && p < end && *p == ' ')
+    p++;
+  while (separator == ' ' && p < end && end[-1] == ' ')
+    end--;
+  const char *begin = p;
   for (; p < end; p++)
     {
       quoted = quoted != (*p == '"');
-      if (quoted || *p != separator)
+      if (quoted || *p != separator || (separator == ' ' && p[1] == ' '))
         continue;
       if (cut != NULL)
         count_cell (begin, p, separator, cut);

@@ -53,6 +53,14 @@ typedef struct
   GArray *lines;    /* of gint64: of each item */
 } Reader;
 
+/* Several spaces are one separator, and those at the ends of a line are none. */
+static void
+skip_spaces (Reader *r)
+{
+  while (r->separator == ' ' && r->p < r->end && *r->p == ' ')
+    r->p++;
+}
+
 /* Reads one field into r->cell. */
 static Stop
 read_cell (Reader *r)
@@ -84,7 +92,16 @@ read_cell (Reader *r)
   if (r->p >= r->end)
     return END_OF_LINE;
   char c = *r->p++;
-  if (c == r->separator)
+  if (c == ' ' && c == r->separator)
+    {
+      skip_spaces (r);
+      if (r->p >= r->end)
+        return END_OF_LINE;
+      if (*r->p != '\n' && *r->p != '\r')
+        return END_OF_FIELD;
+      c = *r->p++;
+    }
+  else if (c == r->separator)
     return END_OF_FIELD;
   if (c == '\r' && r->p < r->end && *r->p == '\n')
     r->p++;
@@ -123,6 +140,7 @@ skip_lines (Reader *r)
       if (length > 0 && (gsize) (r->end - r->p) >= length && memcmp (r->p, comment, length) == 0)
         while (r->p < r->end && *r->p != '\n' && *r->p != '\r')
           r->p++;
+      skip_spaces (r);
       if (r->p >= r->end || (*r->p != '\n' && *r->p != '\r'))
         return;
       r->next_line += *r->p == '\n' || !(r->p + 1 < r->end && r->p[1] == '\n');
@@ -266,9 +284,11 @@ check_columns (Reader *r, const Field *field, GError **error)
         known = 0;
     }
   if (field->n_columns == 0)
-    return fail (r, error, "No column is left for '%s'; fields are separated by '%s%c'",
-                 ortrain_text_show (tensor->name), r->separator == '\t' ? "\\" : "",
-                 r->separator == '\t' ? 't' : r->separator);
+    return fail (r, error,
+                 "No column is left for '%s': the first line has %u field%s, separated by '%s%c'; if another character "
+                 "separates them, set separator (--separator of ortrain)",
+                 ortrain_text_show (tensor->name), r->names->len, r->names->len == 1 ? "" : "s",
+                 r->separator == '\t' ? "\\" : "", r->separator == '\t' ? 't' : r->separator);
   if (tensor->dims == NULL || (open ? known > 0 && field->n_columns % known == 0 : known == field->n_columns))
     return TRUE;
   return fail (r, error, "'%s' needs %" G_GINT64_FORMAT " numbers%s per item, but the table has %u column%s for it",
@@ -350,6 +370,11 @@ read_value (Reader *r, guint column, GError **error)
       if (r->decimal != '\0' && ortrain_csv_text_parse_number (text, r->separator, &none, &value))
         return fail (r, error, "Column '%s': '%s' has the decimal sign '%c', and numbers before it have '%c'",
                      ortrain_text_show (name), ortrain_text_show (text), none, r->decimal);
+      if (r->separator != ',' && ortrain_csv_text_is_ambiguous (text))
+        return fail (r, error,
+                     "Column '%s': '%s' may have a decimal comma or a comma between thousands; write it with "
+                     "a decimal point, or separate the fields by semicolons",
+                     ortrain_text_show (name), ortrain_text_show (text));
       return fail (
           r, error,
           "Column '%s': '%s' is not a number (texts may be classes to be learned; for an input, make a column of 0 "

@@ -12,9 +12,38 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <string.h>
+
 /* Newer versions of the format have only added fields so far; those are kept. This far ahead nobody knows. */
 #define MIN_IR_VERSION 1
 #define MAX_IR_VERSION 64
+
+/* What people have in place of a model: names of the kinds of files, by how they begin. */
+static void
+explain_other_file (const guint8 *data, gsize size, GError **error)
+{
+  static const struct
+  {
+    const char *begin, *hint;
+  } kinds[] = {
+    { "version https://git-lfs", "the file is a pointer of Git LFS: fetch the model with git lfs pull" },
+    { "PK\003\004",
+      "the file is a zip archive, as PyTorch's checkpoints are: export the model with torch.onnx.export" },
+    { "\200\002", "the file is a Python pickle: export the model with torch.onnx.export" },
+    { "\211HDF", "the file is HDF5, as Keras's are: export the model with model.export (…, format=\"onnx\")" },
+    { "<!DOCTYPE", "the file is a web page: download the model itself" },
+    { "<html", "the file is a web page: download the model itself" },
+    { "\037\213", "the file is compressed with gzip: unpack it" },
+  };
+  for (gsize i = 0; i < G_N_ELEMENTS (kinds); i++)
+    if (size >= strlen (kinds[i].begin) && memcmp (data, kinds[i].begin, strlen (kinds[i].begin)) == 0)
+      {
+        g_clear_error (error);
+        g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "Not a valid ONNX model: %s",
+                     kinds[i].hint);
+        return;
+      }
+}
 
 static gboolean
 load (OrtrainModel *self, GError **error)
@@ -23,7 +52,10 @@ load (OrtrainModel *self, GError **error)
   const guint8 *data = g_bytes_get_data (self->file, &size);
 
   if (!ortrain_wire_scan (data, size, self->limits, &self->scan, error))
-    return FALSE;
+    {
+      explain_other_file (data, size, error);
+      return FALSE;
+    }
   const guint8 *compact = g_bytes_get_data (self->scan.compact, &compact_size);
   self->arena = ortrain_proto_arena_new (self->scan.message_bytes);
   self->proto =
@@ -36,6 +68,7 @@ load (OrtrainModel *self, GError **error)
     {
       g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
                            "Not a valid ONNX model: it has no graph");
+      explain_other_file (data, size, error);
       return FALSE;
     }
   if (self->proto->ir_version < MIN_IR_VERSION || self->proto->ir_version > MAX_IR_VERSION)

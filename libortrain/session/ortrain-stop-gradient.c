@@ -58,7 +58,8 @@ fits (OrtrainNamePatterns *patterns, const OrtrainValue *value, gboolean *used)
 }
 
 static gboolean
-check_used (OrtrainGraph *graph, const OrtrainNamePatterns *patterns, const gboolean *used, GError **error)
+check_used (OrtrainGraph *graph, const OrtrainNamePatterns *patterns, const gboolean *used, gboolean any_output,
+            GError **error)
 {
   g_autoptr (GString) unused = g_string_new (NULL);
   gboolean any_tensor = FALSE;
@@ -73,9 +74,12 @@ check_used (OrtrainGraph *graph, const OrtrainNamePatterns *patterns, const gboo
   if (unused->len == 0)
     return TRUE;
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-               "Option 'stop-gradient': no value that the model computes matches %s%s",
+               "Option 'stop-gradient': no value that the model computes and reads matches %s%s",
                ortrain_text_show_list (unused->str),
-               any_tensor ? "; tensors that are not to be trained are named in 'frozen'" : "");
+               any_tensor   ? "; tensors that are not to be trained are named in 'frozen'"
+               : any_output ? "; an output that no node reads has no gradient to stop: a loss on it trains the layers "
+                              "before it, name one of their values"
+                            : "");
   return FALSE;
 }
 
@@ -108,21 +112,29 @@ ortrain_stop_gradient_insert (OrtrainGraph *graph, const char *const *patterns, 
     return TRUE;
   ortrain_name_patterns_init (&prepared, patterns);
   g_autofree gboolean *used = g_new0 (gboolean, prepared.n + 1);
+  g_autofree gboolean *used_by_outputs = g_new0 (gboolean, prepared.n + 1);
+  gboolean any_output = FALSE;
   for (guint n = 0; n < graph->nodes->len; n++)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
       for (guint k = 0; k < node->outputs->len; k++)
         {
           OrtrainValue *value = ortrain_node_output (node, k);
+          /* A loss on an output does not read it through the node: without another reader, nothing would be stopped. */
           if (value == NULL || value->tensor != NULL)
             continue;
+          if (value->uses.n == 0)
+            {
+              any_output = any_output || (patterns != NULL && fits (&prepared, value, used_by_outputs));
+              continue;
+            }
           const gboolean named = patterns != NULL && fits (&prepared, value, used);
           if ((named || (any_detached && g_hash_table_contains (detached, value->name))) &&
               ortrain_dtype_is_floating (value->dtype))
             g_ptr_array_add (stopped, value);
         }
     }
-  if (!check_used (graph, &prepared, used, error))
+  if (!check_used (graph, &prepared, used, any_output, error))
     return FALSE;
   for (guint i = 0; i < stopped->len; i++)
     {

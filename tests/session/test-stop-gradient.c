@@ -157,10 +157,11 @@ test_refused (void)
     const char *pattern, *message;
     gint code;
   } cases[] = {
-    { "nothing*", "*'stop-gradient': no value that the model computes matches 'nothing*",
+    { "nothing*", "*'stop-gradient': no value that the model computes and reads matches 'nothing*",
       ORTRAIN_SESSION_ERROR_OPTION },
     { "l.weight", "*matches 'l.weight'; tensors that are not to be trained are named in 'frozen'*",
       ORTRAIN_SESSION_ERROR_OPTION },
+    { "y", "*matches 'y'; an output that no node reads has no gradient to stop*", ORTRAIN_SESSION_ERROR_OPTION },
   };
   g_autoptr (OrtrainModel) model = make_model ();
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)

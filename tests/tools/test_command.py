@@ -90,7 +90,8 @@ class Errors(Failures):
             if command not in ("devices",):
                 self.fails(2, command)
         data = ["--data", "train.images,train.labels"]
-        self.fails(2, "check", "cnn.onnx", "cnn.onnx")
+        self.assertIn("Unexpected argument 'second'", self.fails(2, "check", "cnn.onnx", "second", "third"))
+        self.assertIn("An argument is missing", self.fails(2, "check"))
         self.assertIn("--data", self.fails(2, "train", "cnn.onnx"))
         for option, value in (("epochs", "0"), ("epochs", "many"), ("batch-size", "0"), ("threads", "-1"), ("seed", "-3"),
                               ("learning-rate", "nan"), ("learning-rate", "-1"), ("max-grad-norm", "-1"), ("loss", "none"),
@@ -123,6 +124,11 @@ class Errors(Failures):
         for command in ("check", "info", "plan", "bench"):
             self.assertIn("absent.onnx", self.fails(1, command, "absent.onnx"))
             self.fails(1, command, "cut.onnx")
+        for begin, hint in ((b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"), (b"PK\3\4\0\0", "torch.onnx.export"), (b"\x80\2c", "pickle"),
+                            (b"\x89HDF\r\n", "Keras"), (b"<html>404", "web page"), (b"\x1f\x8b\x08", "gzip")):
+            with open(path("other.onnx"), "wb") as file:
+                file.write(begin)
+            self.assertIn(hint, self.fails(1, "check", "other.onnx"))
         self.assertIn("absent.npz", self.fails(1, "train", "cnn.onnx", "--data", "absent.npz"))
         self.assertIn("absent", self.fails(1, "train", "cnn.onnx", "--data", "absent.images,absent.labels"))
         self.assertIn("cnn.onnx", self.fails(1, "train", "cnn.onnx", "--data", "cnn.onnx"))

@@ -38,7 +38,7 @@ class Batches(Failures):
         self.assertIn("32 items in batches of 4, 8 steps", out)
         self.assertIn("Note: 2 of the 10 items to measure on are left out", out)
         out, _ = ortrain("train", "fixed.onnx", "--data", "data.npz", "--validation", "data.npz")
-        self.assertIn("Note: 2 of the 42 items are, in each epoch, left out: the model takes batches of 4 only\n", out)
+        self.assertIn("Note: 2 of the 42 items are left out in each epoch: the model takes batches of 4 only\n", out)
         self.assertIn("42 items in batches of 4, 10 steps an epoch", out)
         out, err = ortrain("eval", "out.onnx", "--data", "data.npz")
         self.assertRegex(out, r"of 40\), loss")
@@ -56,7 +56,7 @@ class Batches(Failures):
     def test_drop_last(self):
         out, _ = ortrain("train", "open.onnx", "--data", "data.npz", "--batch-size", "8", "--drop-last")
         self.assertIn("5 steps an epoch", out)
-        self.assertIn("Note: 2 of the 42 items are, in each epoch, left out\n", out)
+        self.assertIn("Note: 2 of the 42 items are left out in each epoch\n", out)
         self.assertIn("6 steps an epoch", ortrain("train", "open.onnx", "--data", "data.npz", "--batch-size", "8")[0])
         # what cannot be computed of the rest is told with the way out
         _, err = ortrain("train", "parts.onnx", "--data", "data.npz", "--batch-size", "8", status=1)
@@ -244,13 +244,33 @@ class Tables(Failures):
         # quotes hide what separates
         quoted = self.text(";").replace(b"small", b'"small"').replace(b"a;b;size", b'"a,a";"b,b";"size, or so"')
         self.assertEqual(self.train(write("quoted.csv", quoted)), self.expected)
-        self.assertIn("fields are separated by ','", self.refused(self.text("\t"), "--separator", "comma"))
+        self.assertIn("has 1 field, separated by ','; if another character separates them, set separator (--separator of ortrain)", self.refused(self.text("\t"), "--separator", "comma"))
         for wrong in "commas", "", '"':
             self.assertIn("--separator takes", ortrain("train", "table.onnx", "--data", "plain.csv", "--separator", wrong, status=2)[1])
         self.assertIn("separated by ';'", self.refused(self.text(";") + b"1;2\n"))
         self.assertIn("decimal sign ','", self.refused(self.text(";") + b"1,5;2;big\n"))
         self.assertIn("'1.234,5' is not a number", self.refused(self.text(";", decimal=",") + b"1.234,5;2;big\n"))
-        self.assertIn("'1,5' is not a number", self.refused(self.text("\t") + b"1,5\t2\tbig\n"))      # may be thousands
+        self.assertIn("decimal sign ','", self.refused(self.text("\t") + b"1,5\t2\tbig\n"))
+
+    def test_decimal_commas_between_other_separators(self):
+        for separator in "\t", "|":
+            self.assertEqual(self.train(write("decimal.txt", self.text(separator, decimal=","))), self.expected, separator)
+        excel = self.text("\t", decimal=",", end="\r\n").decode().encode("utf-16")          # Excel's "Unicode text"
+        self.assertEqual(self.train(write("unicode.txt", excel)), self.expected)
+        header = b"a\tb\tsize\n"
+        self.assertIn("comma between thousands", self.refused(header + b"1,234\t2\tbig\n"))
+        self.assertIn("comma between thousands", self.refused(header + b"-12,345\t2\tbig\n"))
+        self.train(write("known.tsv", header + b"0,5\t2\tbig\n1,234\t2\tsmall\n"))        # the line before tells
+        self.train(write("known.tsv", header + b"1,23\t0,125\tbig\n1\t2\tsmall\n"))
+
+    def test_several_spaces(self):
+        numbers = self.text(" ").replace(b"small", b"0").replace(b"big", b"1").split(b"\n", 1)[1]
+        expected = self.train(write("numbers.txt", numbers), read_classes=False)
+        for end in b"\n", b"\r\n", b"  \n":
+            wide = b"".join(b"  " + line.replace(b" ", b"   ") + end for line in numbers.splitlines())
+            self.assertEqual(self.train(write("wide.txt", wide), read_classes=False), expected)
+            self.assertEqual(self.train("wide.txt", "--separator", "space", read_classes=False), expected)
+        self.assertEqual(self.train(write("wide.txt", self.text(" ").replace(b" ", b"  ")), "--separator", "space"), self.expected)
 
     def test_comments(self):
         self.assertEqual(self.train(write("preface.csv", b"# made by me\n#\n# of; several | words\r\n" + self.text())), self.expected)

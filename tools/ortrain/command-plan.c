@@ -102,7 +102,7 @@ run (int argc, char *argv[])
   if (compare && (svg != NULL || html != NULL || graph != NULL || csv != NULL || recompute_form != NULL))
     return command_usage (&command_plan, "--compare prints a comparison, and nothing else");
   if (!compare && argc == 3)
-    return command_usage (&command_plan, "'%s' is too much; --compare compares two", argv[2]);
+    return command_usage (&command_plan, "Unexpected argument '%s'; --compare takes two plans", argv[2]);
   if (!compare && (argc == 2) == (csv != NULL))
     return command_usage (&command_plan, "either a model or --csv is needed");
 

@@ -181,7 +181,7 @@ set_number (gpointer object, const char *property, double number, GError **error
       return TRUE;
     }
   if (pspec == NULL)
-    g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--%s is nothing that %s has", property,
+    g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--%s: %s has no such setting", property,
                  G_OBJECT_TYPE_NAME (object) + strlen ("Ortrain"));
   else
     g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--%s cannot be %g", property, number);
@@ -732,7 +732,7 @@ run (int argc, char *argv[])
   if (continues)
     g_print ("Going on from %s\n", checkpoint);
   else if (resume)
-    g_print ("There is no checkpoint in %s yet: training begins anew\n", checkpoint);
+    g_print ("There is no checkpoint in %s yet: training starts from the beginning\n", checkpoint);
 
   if (export == NULL && !asked && !resume)
     g_print (

@@ -93,7 +93,8 @@ command_parse (const Command *command, const GOptionEntry *entries, int *argc, c
   int n = *argc - 1;
   if (n < n_min || (n_max >= 0 && n > n_max))
     {
-      *status = command_usage (command, n < n_min ? "something is missing" : "'%s' is too much", (*argv)[n]);
+      *status = command_usage (command, n < n_min ? "An argument is missing" : "Unexpected argument '%s'",
+                               (*argv)[n_max + 1]);
       return FALSE;
     }
   return TRUE;
@@ -334,7 +335,8 @@ command_set_axis (OrtrainLoss *loss, gint axis, GError **error)
       g_object_set (loss, "axis", axis, NULL);
       return TRUE;
     }
-  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--axis is nothing that %s has",
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+               "--axis: %s has no axis of classes; cross-entropy and nll have one",
                G_OBJECT_TYPE_NAME (loss) + strlen ("Ortrain"));
   return FALSE;
 }

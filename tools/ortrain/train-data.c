@@ -71,8 +71,8 @@ static void
 print_rest (OrtrainDataset *dataset, gint batch_size, const char *which, const char *why)
 {
   const guint64 n = ortrain_dataset_get_length (dataset), rest = n % (guint) batch_size;
-  if (rest > 0)
-    g_print ("Note: %" G_GUINT64_FORMAT " of the %" G_GUINT64_FORMAT " items %s left out%s\n", rest, n, which, why);
+  if (rest > 0 && rest < n) /* fewer than one batch is an error, which tells */
+    g_print ("Note: %" G_GUINT64_FORMAT " of the %" G_GUINT64_FORMAT " items %sare left out%s\n", rest, n, which, why);
 }
 
 gboolean
@@ -85,7 +85,7 @@ train_data_choose_batches (TrainBatches *batches, OrtrainModel *model, const cha
     {
       batches->batch_size = batches->batch_size > 0 ? batches->batch_size : DEFAULT_BATCH_SIZE;
       if (batches->drop_last)
-        print_rest (dataset, batches->batch_size, "are, in each epoch,", "");
+        print_rest (dataset, batches->batch_size, "", " in each epoch");
       return TRUE;
     }
   if (batches->batch_size > 0 && batches->batch_size != fixed)
@@ -104,9 +104,10 @@ train_data_choose_batches (TrainBatches *batches, OrtrainModel *model, const cha
     g_print ("Note: the model takes batches of 1 only; exported with a dynamic batch, it trains faster\n");
   batches->batch_size = (gint) fixed;
   batches->drop_last = TRUE;
-  print_rest (dataset, batches->batch_size, "are, in each epoch,", why);
+  g_autofree char *each = g_strconcat (" in each epoch", why, NULL);
+  print_rest (dataset, batches->batch_size, "", each);
   if (held_out != NULL)
-    print_rest (held_out, batches->batch_size, "to measure on are", why);
+    print_rest (held_out, batches->batch_size, "to measure on ", why);
   return TRUE;
 }
 
