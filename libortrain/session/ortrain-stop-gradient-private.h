@@ -13,4 +13,6 @@ GHashTable *ortrain_stop_gradient_find_detached (OrtrainModel *model);
  * which the name of each is appended. Patterns that match nothing are an error. */
 gboolean ortrain_stop_gradient_insert (OrtrainGraph *graph, const char *const *patterns, GHashTable *detached,
                                        GPtrArray *names, GError **error);
+/* Has losses that were added meanwhile do the same: on an output that is stopped they have no gradient. */
+void ortrain_stop_gradient_extend (OrtrainGraph *graph);
 void ortrain_stop_gradient_remove (OrtrainGraph *graph);

@@ -83,21 +83,30 @@ check_used (OrtrainGraph *graph, const OrtrainNamePatterns *patterns, const gboo
   return FALSE;
 }
 
+/* All that reads the value of the node, but the node, reads what the node gives. */
+static void
+redirect_uses (OrtrainNode *node)
+{
+  OrtrainValue *value = ortrain_node_input (node, 0);
+  g_autoptr (GArray) uses = g_array_new (FALSE, FALSE, sizeof (OrtrainUse));
+  g_array_append_vals (uses, value->uses.items, value->uses.n);
+  for (guint u = 0; u < uses->len; u++)
+    {
+      const OrtrainUse *use = &g_array_index (uses, OrtrainUse, u);
+      if (use->node != node)
+        ortrain_node_set_input (use->node, use->index, ortrain_node_output (node, 0));
+    }
+}
+
 /* All that reads the value reads it through a node from now on. */
 static gboolean
 stop (OrtrainGraph *graph, OrtrainValue *value, GError **error)
 {
-  g_autoptr (GArray) uses = g_array_new (FALSE, FALSE, sizeof (OrtrainUse));
-  g_array_append_vals (uses, value->uses.items, value->uses.n);
   OrtrainNode *node = ortrain_graph_new_node (graph, ORTRAIN_DOMAIN, "StopGradient", NULL, &value, 1, 1);
   ortrain_attributes_set_int (node->attributes, STOPS, 1);
   if (!ortrain_ops_infer_node (node, error))
     return FALSE;
-  for (guint u = 0; u < uses->len; u++)
-    {
-      const OrtrainUse *use = &g_array_index (uses, OrtrainUse, u);
-      ortrain_node_set_input (use->node, use->index, ortrain_node_output (node, 0));
-    }
+  redirect_uses (node);
   return TRUE;
 }
 
@@ -144,6 +153,14 @@ ortrain_stop_gradient_insert (OrtrainGraph *graph, const char *const *patterns, 
         return FALSE;
     }
   return ortrain_graph_sort (graph, error);
+}
+
+void
+ortrain_stop_gradient_extend (OrtrainGraph *graph)
+{
+  for (guint n = 0; n < graph->nodes->len; n++)
+    if (ortrain_attributes_has (((OrtrainNode *) graph->nodes->pdata[n])->attributes, STOPS))
+      redirect_uses (graph->nodes->pdata[n]);
 }
 
 void

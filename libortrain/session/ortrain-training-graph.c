@@ -376,6 +376,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
     return FALSE;
   if (ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), graph, NULL, NULL, error) == NULL)
     return FALSE;
+  ortrain_stop_gradient_extend (graph);
   ortrain_graph_filter_outputs (graph, is_trained_output, NULL);
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
@@ -501,6 +502,7 @@ stop_gradients (OrtrainGraph *base, OrtrainTrainingOptions *options, GHashTable 
   OrtrainValue *without = with != NULL ? ortrain_losses_add_to_graph (losses, before, NULL, NULL, error) : NULL;
   if (without == NULL)
     return FALSE;
+  ortrain_stop_gradient_extend (after);
   g_autoptr (GHashTable) now = ortrain_parameter_choice_find_differentiable (&with, 1);
   g_autoptr (GHashTable) then = ortrain_parameter_choice_find_differentiable (&without, 1);
   g_autoptr (GArray) roles = ortrain_parameter_roles_find (base);
@@ -548,6 +550,7 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
         ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), probe, self->counts, NULL, error);
     if (loss == NULL)
       return NULL;
+    ortrain_stop_gradient_extend (probe);
     g_autoptr (GHashTable) differentiable = ortrain_parameter_choice_find_differentiable (&loss, 1);
     if (!ortrain_parameter_choice_apply (base, differentiable, options, notes, error) ||
         !ortrain_parameter_ties_apply_repeated (base, options, self->ties, notes, error))
