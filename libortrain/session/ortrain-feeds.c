@@ -146,8 +146,8 @@ check_labels (const OrtrainValue *input, OrtrainTensor *tensor, GError **error)
   g_autofree char *shape = ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), rank);
   g_autofree char *wanted = ortrain_value_describe (input);
   const char *what =
-      "its numbers are no class numbers: a loss for numbers takes them (mse, l1, huber), or convert them "
-      "(NumPy: labels.astype('int64'))";
+      "class numbers are integers: convert them (NumPy: labels.astype('int64'); JavaScript: BigInts), or choose a "
+      "loss for numbers (mse, l1, huber)";
   if (rank == (gsize) input->rank + 1)
     what = ortrain_tensor_get_dim (tensor, rank - 1) == 1
                ? "remove its last axis (NumPy: labels[..., 0])"
