@@ -24,6 +24,7 @@ typedef struct
   gboolean is_norm;        /* that use is the scale or bias of a normalization */
   const char *noun;        /* what its values are where that use does not want them: "mask"; or NULL */
   gboolean is_weak;        /* parameters may begin with such values: what the file says decides */
+  gboolean is_by_use;      /* the noun follows from the use, not from the values: a list of parameters decides */
 } OrtrainParameterEvidence;
 
 typedef struct

@@ -60,7 +60,8 @@ explain_values (const OrtrainParameterEvidence *self, gboolean is_listed)
   const gboolean is_named = is_listed || self->value->provenance == ORTRAIN_PROVENANCE_MODULE ||
                             self->value->provenance == ORTRAIN_PROVENANCE_FORM;
   const gboolean is_slot = self->use == ORTRAIN_USE_SLOT && self->is_direct && !self->is_norm;
-  if (self->noun != NULL && !(is_named && self->is_weak))
+  const gboolean is_decided = self->is_by_use && (is_listed || self->value->provenance == ORTRAIN_PROVENANCE_FORM);
+  if (self->noun != NULL && !(is_named && self->is_weak) && !is_decided)
     return self->noun;
   if (is_slot)
     return ortrain_fixed_values_explain (self->value->tensor, self->is_kernel);

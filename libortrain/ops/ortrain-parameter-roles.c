@@ -175,7 +175,10 @@ follow (Analysis *self, const OrtrainNode *of, OrtrainValue *operand, gboolean i
                                              .is_norm = (of->op->flags & ORTRAIN_OP_NORMALIZES) != 0 };
           const char *other = NULL;
           if (is_weight && kind == OPERAND_OF_SEARCH)
-            other = found.noun = "values of classes";
+            {
+              other = found.noun = "values of classes";
+              found.is_by_use = TRUE;
+            }
           else if (is_weight && kind != OPERAND_SLOT)
             other = found.noun = ortrain_stored_values_explain (value->tensor, kind != OPERAND_TABLE, &found.is_weak);
           if (is_weight && other == NULL && kind == OPERAND_OF_SCORES && ortrain_stored_values_are (value->tensor, 0))

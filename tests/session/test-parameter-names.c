@@ -428,21 +428,37 @@ test_masks (void)
 
 /* A value for each class, looked up at the class that was found; and one that is looked up at an input. */
 static void
-test_values_of_classes (void)
+check_values_of_classes (const char *values, const char *list, gboolean is_trained, const char *because)
 {
   Proto *graph = make_graph (DIMS (3, 4), DIMS (3, 4));
   add_weight (graph, "w", DIMS (4, 4));
-  add_weight (graph, "values", DIMS (4));
+  add_weight (graph, values, DIMS (4));
+  if (list != NULL)
+    add_signature (graph, list);
   add_ints (graph, "axis", (const gint64[]){ 1 }, 1);
   Proto *best = proto_node ("ArgMax", "x", "class");
   set_int (best, "axis", 1);
   set_int (best, "keepdims", 0);
   proto_message (graph, 1, best);
-  add_node (graph, "Gather", "values,class", "found");
+  g_autofree char *looked_up = g_strconcat (values, ",class", NULL);
+  add_node (graph, "Gather", looked_up, "found");
   add_node (graph, "Unsqueeze", "found,axis", "factor");
   add_node (graph, "MatMul", "x,w", "a");
   add_node (graph, "Mul", "a,factor", "y");
-  EXPECT (graph, DIMS (3, 4), DIMS (3, 4), { "w", TRUE, "weight of MatMul" }, { "values", FALSE, "values of classes" });
+  EXPECT (graph, DIMS (3, 4), DIMS (3, 4), { "w", TRUE, "weight of MatMul" }, { values, is_trained, because });
+}
+
+/* A table of numbers that is looked up at an ArgMax is no embedding, unless the file says that it is a parameter. */
+static void
+test_values_of_classes (void)
+{
+  const char *const is_parameter = "p_w: PARAMETER target='w'\np_t: PARAMETER target='values'\n",
+                    *const is_buffer = "p_w: PARAMETER target='w'\nb_t: BUFFER target='values' persistent=True\n";
+  check_values_of_classes ("values", NULL, FALSE, "values of classes");
+  check_values_of_classes ("values", is_parameter, TRUE, "a parameter of the exported program");
+  check_values_of_classes ("values", is_buffer, FALSE, "a buffer or constant of the exported program");
+  check_values_of_classes ("val_3", is_parameter, TRUE, "computed by the exporter, in a module that lacks a parameter");
+  check_values_of_classes ("val_3", is_buffer, FALSE, "a buffer or constant of the exported program");
 }
 
 /* ---- what lies between a parameter and its use ---- */
