@@ -167,7 +167,7 @@ move_fd (int *to, int from)
 
 /* A file in the blobs of the folder n above this one, which lies below the snapshots there. -1: it cannot be opened. */
 static int
-open_blob (int folder, guint n, const char *name)
+open_blob (int folder, guint n, const char *name, gboolean *is_missing)
 {
   int below = -1, at = openat (folder, ".", FOLDER_FLAGS), found = -1;
   for (guint i = 0; at >= 0 && i < n; i++)
@@ -180,6 +180,7 @@ open_blob (int folder, guint n, const char *name)
   int blobs = snapshots >= 0 && is_same_folder (snapshots, below) ? openat (at, "blobs", FOLDER_FLAGS) : -1;
   if (blobs >= 0)
     found = openat (blobs, name, FILE_FLAGS | O_NOFOLLOW);
+  *is_missing = blobs >= 0 && found < 0 && errno == ENOENT;
   move_fd (&below, -1);
   move_fd (&snapshots, -1);
   move_fd (&blobs, -1);
@@ -187,7 +188,8 @@ open_blob (int folder, guint n, const char *name)
   return found;
 }
 
-/* Of a location whose last part is a link into the blobs. -1 with ELOOP: it is another link. */
+/* Of a location whose last part is a link into the blobs. -1 with ELOOP: it is another link; with ENOENT: there is no such
+ * blob. */
 static int
 open_in_cache (int directory, const char *location)
 {
@@ -195,17 +197,18 @@ open_in_cache (int directory, const char *location)
   char target[PATH_MAX];
   const char *name;
   int found = -1;
+  gboolean is_missing = FALSE;
   int at = g_str_equal (folder, ".") ? openat (directory, ".", FOLDER_FLAGS) : open_folder_beneath (directory, folder);
   const gssize length = at >= 0 ? readlinkat (at, last, target, sizeof target - 1) : -1;
   if (length > 0)
     {
       target[length] = '\0';
       const guint n = parse_blob_link (target, &name);
-      found = n > 0 ? open_blob (at, n, name) : -1;
+      found = n > 0 ? open_blob (at, n, name, &is_missing) : -1;
     }
   move_fd (&at, -1);
   if (found < 0)
-    errno = ELOOP;
+    errno = is_missing ? ENOENT : ELOOP;
   return found;
 }
 
@@ -245,15 +248,21 @@ open_locked (OrtrainExternalData *self, const char *location, const char *tensor
       refuse (error, location, tensor, g_strerror (errno));
       return NULL;
     }
+  gboolean in_cache = FALSE;
   int fd = allow_links ? open_with_links (self->directory_fd, location)
                        : open_beneath (self->directory_fd, location, FILE_FLAGS);
   if (fd < 0 && errno == ELOOP && !allow_links)
-    fd = open_in_cache (self->directory_fd, location);
+    {
+      in_cache = TRUE;
+      fd = open_in_cache (self->directory_fd, location);
+    }
   if (fd < 0)
     {
       const char *why = g_strerror (errno);
       if (errno == EXDEV)
         why = "it lies outside of the model's directory";
+      else if (errno == ENOENT && in_cache)
+        why = "it is a link to a blob that is missing from the cache: download the model again";
       else if (errno == ELOOP)
         why = "its path has a symbolic link, which is not one into the blobs of a model hub's cache (limit "
               "'allow-links', option --allow-links)";

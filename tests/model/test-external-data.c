@@ -174,7 +174,7 @@ test_hub_cache (void)
     { "fifo", "../../blobs/fifo", "regular" },
     { "folder", "../../blobs/sub", "regular" },
     { "hard", "../../blobs/hard", "several hard links" },
-    { "missing", "../../blobs/none", "symbolic link" },
+    { "missing", "../../blobs/none", "missing from the cache" },
     { "too-short", "../blobs/good", "symbolic link" },
     { "too-far", "../../../blobs/good", "symbolic link" },
     { "very-far", "../../../../../../../../../../../../../../../../../../../../blobs/good", "symbolic link" },

@@ -500,6 +500,13 @@ class Losses(Failures):
         self.assertIn("no loss 'best'", ortrain("eval", "same.onnx", "--data", "one.npz", "--loss", "best", status=2)[1])
         self.assertIn("no metric 'best'", ortrain("eval", "same.onnx", "--data", "one.npz", "--metric", "best", status=2)[1])
         self.assertIn("one of train", ortrain("eval", "same.onnx", "--data", "one.npz", "--metric", "confusion-matrix", status=2)[1])
+        err = ortrain("eval", "same.onnx", "--data", "numbers.npz", "--loss", "mse", status=1)[1]
+        self.assertIn("output is float32[2, 2], but the target is int64[2]; this loss needs a target of the shape of the output", err)
+        save("pixels.onnx", [node(b"Identity", [b"x"], b"y")], [], [value(b"x", b"n", 3, 2, 5)], [value(b"y", b"n", 3, 2, 5)])
+        npz("pixels.npz", x=("f", (2, 3, 2, 5), [0.5] * 60), labels=("q", (2, 2, 5), [0, 1, 2, 1] * 5))
+        err = ortrain("eval", "pixels.onnx", "--data", "pixels.npz", status=1)[1]
+        self.assertIn("float32[2, 3, 2, 5], but the target is int64[2, 2, 5]; the classes seem to be along axis 1: --axis 1", err)
+        self.assertIn("of 20)", ortrain("eval", "pixels.onnx", "--data", "pixels.npz", "--axis", "1")[0])
 
 
 if __name__ == "__main__":

@@ -44,10 +44,37 @@ eval_loss_describe (EvalLoss loss)
   return losses[loss].description;
 }
 
+/* "float32[4, 2]" */
+static char *
+describe (OrtrainTensor *tensor)
+{
+  g_autoptr (GString) text = g_string_new (ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)));
+  for (guint i = 0; i < ortrain_tensor_get_rank (tensor); i++)
+    g_string_append_printf (text, "%s%" G_GINT64_FORMAT, i == 0 ? "[" : ", ", ortrain_tensor_get_dim (tensor, i));
+  return g_strdup_printf ("%s%s", text->str, ortrain_tensor_get_rank (tensor) > 0 ? "]" : "[]");
+}
+
+/* Where the classes are, if the target has all other axes of the output; -1: nowhere. */
+static gint
+find_axis (OrtrainTensor *output, OrtrainTensor *target)
+{
+  const gint rank = (gint) ortrain_tensor_get_rank (output);
+  for (gint axis = 1; axis < rank && (gint) ortrain_tensor_get_rank (target) == rank - 1; axis++)
+    {
+      gboolean fits = TRUE;
+      for (gint i = 0; i < rank - 1 && fits; i++)
+        fits = ortrain_tensor_get_dim (target, (gsize) i) ==
+               ortrain_tensor_get_dim (output, (gsize) (i < axis ? i : i + 1));
+      if (fits)
+        return axis;
+    }
+  return -1;
+}
+
 static gboolean
 refuse_shapes (OrtrainTensor *output, OrtrainTensor *target, const char *hint, GError **error)
 {
-  g_autofree char *a = ortrain_tensor_to_string (output), *b = ortrain_tensor_to_string (target);
+  g_autofree char *a = describe (output), *b = describe (target);
   g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "The output is %s, but the target is %s%s", a, b,
                hint);
   return FALSE;
@@ -66,10 +93,13 @@ add_classes (EvalSums *self, OrtrainTensor *logits, OrtrainTensor *target, GErro
   for (gint d = axis + 1; d < rank && classes > 0; d++)
     inner *= ortrain_tensor_get_dim (logits, (gsize) d);
   if (classes < 1 || n * classes != ortrain_tensor_get_n_elements (logits))
-    return refuse_shapes (logits, target,
-                          rank > 2 ? "; classes need an output with a number for each, along the last axis or --axis"
-                                   : "; classes need an output with a number for each",
-                          error);
+    {
+      const gint found = find_axis (logits, target);
+      g_autofree char *hint =
+          found > 0 ? g_strdup_printf ("; the classes seem to be along axis %d: --axis %d", found, found)
+                    : g_strdup ("; classes need an output with a number for each class, along the last axis or --axis");
+      return refuse_shapes (logits, target, hint, error);
+    }
   const gint64 n_items = ortrain_tensor_get_rank (target) > 0 ? ortrain_tensor_get_dim (target, 0) : 1;
   const gint64 per_item = n_items > 0 ? MAX (n / n_items, 1) : 1;
   g_autoptr (OrtrainTensor) best = ortrain_tensor_argmax (logits, axis, error);
@@ -135,7 +165,7 @@ add_numbers (EvalSums *self, OrtrainTensor *output, OrtrainTensor *target, GErro
 {
   const gint64 n = ortrain_tensor_get_n_elements (target);
   if (n != ortrain_tensor_get_n_elements (output))
-    return refuse_shapes (output, target, "", error);
+    return refuse_shapes (output, target, "; this loss needs a target of the shape of the output", error);
   for (gint64 i = 0; i < n; i++)
     self->sum += measure (self->loss, ortrain_tensor_get_scalar (output, i), ortrain_tensor_get_scalar (target, i));
   self->n += (guint64) n;

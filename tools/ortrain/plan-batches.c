@@ -14,7 +14,7 @@ plan_batches_parse (const char *text, GError **error)
       if (!g_ascii_string_to_signed (words[i], 10, 1, G_MAXINT32, &batch, NULL))
         {
           g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                       "--batch is a number of at least 1, or several with commas, not '%s'", text);
+                       "--batch is a number from 1 to %d, or several, separated by commas, not '%s'", G_MAXINT32, text);
           return NULL;
         }
       g_array_append_val (batches, batch);
