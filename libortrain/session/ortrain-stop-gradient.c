@@ -129,7 +129,7 @@ ortrain_stop_gradient_insert (OrtrainGraph *graph, const char *const *patterns, 
       for (guint k = 0; k < node->outputs->len; k++)
         {
           OrtrainValue *value = ortrain_node_output (node, k);
-          /* A loss on an output does not read it through the node: without another reader, nothing would be stopped. */
+          /* With an output that no node reads, a loss on it would be all that is stopped. */
           if (value == NULL || value->tensor != NULL)
             continue;
           if (value->uses.n == 0)

@@ -140,9 +140,12 @@ class Checks(unittest.TestCase):
         self.assertIn("trainable", str(report))
 
     def test_options(self):
-        """With gradients stopped at what the model gives out, or with a pattern that fits nothing."""
-        model = linear_model()
-        self.assertEqual(model.check_with_options(None).get_n_trainable(), 2)
+        """With gradients stopped at all that nodes read, or with a pattern that fits nothing."""
+        builder = Ortrain.GraphBuilder.new("two")
+        x = builder.add_input("x", Ortrain.DType.FLOAT32, "batch, 4")
+        builder.add_output(builder.linear(builder.linear(x, "a", 3, True), "b", 2, True), "y")
+        model = builder.build()
+        self.assertEqual(model.check_with_options(None).get_n_trainable(), 4)
         options = Ortrain.TrainingOptions(stop_gradient=["*"])
         self.assertTrue(any("no gradient flows through" in note for note in model.check_with_options(options).get_notes()))
         options.set_stop_gradient(["nothing"])
