@@ -362,8 +362,16 @@ upgrade_layer_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
       (is_one_for_each (x, first, scale) && (bias == NULL || is_one_for_each (x, first, bias))))
     return TRUE;
   OrtrainValue *shape = ortrain_upgrade_insert (graph, node, "Shape", &x, 1, attributes_int ("start", first));
-  OrtrainValue *one[] = { ortrain_upgrade_const_like (graph, node, 1, x), shape };
-  OrtrainValue *operands[] = { x, ortrain_upgrade_insert (graph, node, "Expand", one, 2, NULL) };
+  /* Written as a node, and not as an initializer: that would be the scale of a norm, and trained. */
+  const gint64 dims[] = { 1 };
+  const float number = 1;
+  g_autoptr (OrtrainTensor) one = ortrain_tensor_new_floats (dims, 1, &number, 1, error);
+  if (one == NULL)
+    return FALSE;
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_tensor (attributes, "value", one);
+  OrtrainValue *ones[] = { ortrain_upgrade_insert (graph, node, "ConstantOfShape", &shape, 1, attributes), x };
+  OrtrainValue *operands[] = { x, ortrain_upgrade_insert (graph, node, "CastLike", ones, 2, NULL) };
   OrtrainNode *norm =
       ortrain_graph_insert_node (graph, node, "", node->op_type, node->name, operands, 2, MAX (node->outputs->len, 1));
   ortrain_attributes_assign (norm->attributes, node->attributes);

@@ -477,6 +477,15 @@ class Losses(Failures):
         self.assertIn("--output y", ortrain("plan", "--compare", "probability.onnx --output y --loss mse", "probability.onnx --loss mse")[0])
         self.assertIn("no loss 'best'", ortrain("plan", "probability.onnx", "--loss", "best", status=2)[1])
 
+    def test_norm_whose_scale_broadcasts(self):
+        """What the library writes for such a norm, a scale of ones, is not trained."""
+        save("one-number.onnx", [node(b"LayerNormalization", [b"x", b"s"], b"y")], [tensor(b"s", 1)], [value(b"x", b"n", 2)], [value(b"y", b"n", 2)])
+        self.assertIn("not trainable", ortrain("check", "one-number.onnx", status=1)[0])
+        npz("one-number.npz", x=("f", (2, 2), [1, 2, 3, 4]), labels=("f", (2, 2), [2, 4, 6, 8]))
+        train = ["train", "one-number.onnx", "--data", "one-number.npz", "--loss", "mse"]
+        self.assertIn("There is nothing to train", ortrain(*train, status=1)[1])
+        self.assertIn("1 trained", ortrain(*train, "--trainable", "s")[0])
+
     def test_eval(self):
         """Losses and metrics, by hand."""
         save("same.onnx", [node(b"Identity", [b"x"], b"y")], [], [value(b"x", b"n", 2)], [value(b"y", b"n", 2)])
