@@ -4,6 +4,7 @@
 #include "core/ortrain-errors.h"
 #include "core/ortrain-text-file-private.h"
 #include "core/ortrain-text-path-private.h"
+#include "core/ortrain-text-private.h"
 
 #include <string.h>
 
@@ -155,8 +156,15 @@ ortrain_json_parse (const char *text, gsize size, guint max_depth, GError **erro
       g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_INVALID_DATA, "the text is not UTF-8");
       return NULL;
     }
-  if (!check (text, size, max_depth, error) || !json_parser_load_from_data (parser, text, (gssize) size, error))
+  g_autoptr (GError) wrong = NULL;
+  if (!check (text, size, max_depth, error))
     return NULL;
+  if (!json_parser_load_from_data (parser, text, (gssize) size, &wrong))
+    {
+      /* it shows what was read, and \\377 is read as a byte */
+      g_set_error_literal (error, wrong->domain, wrong->code, ortrain_text_show_list (wrong->message));
+      return NULL;
+    }
   if (g_array_index (counts, guint, 0) > 0)
     {
       g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE, "an object has two members with the same name");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <glib.h>
+#include <stdlib.h>
 
 /* What libFuzzer calls, and fuzz-main.c where there is none. Any bytes are good input or an error; what is neither traps.
  * Configure with clang, -Dfuzz=true, -Db_sanitize=address,undefined, -Db_lundef=false and
@@ -14,11 +15,15 @@ int LLVMFuzzerInitialize (int *argc, char ***argv); /* before all runs */
 /* Where bytes are a protocol buffer (fuzz-proto.c): a change that leaves it one. FALSE: it was none. */
 gboolean fuzz_change_message (GRand *random, GByteArray *bytes) __attribute__ ((weak));
 
+/* Aborts, so that libFuzzer keeps the input. */
 #define FUZZ_CHECK(condition)                                                                                          \
   G_STMT_START                                                                                                         \
   {                                                                                                                    \
     if (!(condition))                                                                                                  \
-      g_error ("%s:%d: %s", __FILE__, __LINE__, #condition);                                                           \
+      {                                                                                                                \
+        g_printerr ("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                                    \
+        abort ();                                                                                                      \
+      }                                                                                                                \
   }                                                                                                                    \
   G_STMT_END
 
