@@ -240,6 +240,10 @@ get_rule (Rewrite *self, const OrtrainNode *node, gboolean *overridden)
     return ORTRAIN_MIXED_KEPT;
   if (rule == ORTRAIN_MIXED_BY_FLAGS)
     rule = node->op->flags & (ORTRAIN_OP_POINTWISE | ORTRAIN_OP_VIEW) ? ORTRAIN_MIXED_FOLLOW : ORTRAIN_MIXED_WIDE;
+  /* A loss compares in float32: a target may be too large for 16 bits, or nearer to the output than they tell. */
+  for (guint i = 0; i < node->inputs->len && rule == ORTRAIN_MIXED_FOLLOW && !*overridden; i++)
+    if (node->inputs->pdata[i] != NULL && ((const OrtrainValue *) node->inputs->pdata[i])->role == ORTRAIN_ROLE_TARGET)
+      rule = ORTRAIN_MIXED_WIDE;
   if (node->op->dtypes != 0 && !(node->op->dtypes & ORTRAIN_DTYPE_BIT (request->dtype)))
     {
       guint root;

@@ -171,6 +171,17 @@ class Signals(unittest.TestCase):
         optimizer.learning_rate = 0.2
         self.assertEqual(seen, [0.2])
 
+    def test_losses_are_wide(self):
+        """Targets that 16 bits round, or cannot hold, and squares of differences that they cannot."""
+        for loss in (Ortrain.MseLoss, Ortrain.L1Loss, Ortrain.HuberLoss):
+            for target in (100.3, 300.0, 7e4):
+                feeds = {"x": batch()["x"], "target": np.full((len(batch()["x"]), 3), target, np.float32)}
+                wide, *narrow = (Ortrain.TrainingSession(linear_model(), Ortrain.TrainingOptions(
+                    [loss("logits", "target")], optimizer=Ortrain.Sgd(learning_rate=0.1), precision=precision)).train_step(feeds)
+                                 for precision in ("f32", "bf16", "fp16"))
+                for value in narrow:
+                    self.assertLess(abs(value - wide), 1e-4 * wide)
+
     def test_not_finite(self):
         session, seen = training_session(), []
         session.connect("not-finite", lambda session: seen.append(threading.current_thread()))
