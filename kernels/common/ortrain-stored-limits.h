@@ -8,11 +8,16 @@
  * the number next to it. */
 
 ORTRAIN_FUNCTION int
+ortrain_is_stored_bound_f32 (float y, float bound)
+{
+  return y == bound || y == ortrain_half_to_float (ortrain_float_to_half (bound)) ||
+         y == ortrain_bfloat16_to_float (ortrain_float_to_bfloat16 (bound));
+}
+
+ORTRAIN_FUNCTION int
 ortrain_is_stored_bound (double y, double bound)
 {
-  const float single = (float) bound;
-  return y == bound || y == (double) single || y == (double) ortrain_half_to_float (ortrain_float_to_half (single)) ||
-         y == (double) ortrain_bfloat16_to_float (ortrain_float_to_bfloat16 (single));
+  return y == bound || ((double) (float) y == y && ortrain_is_stored_bound_f32 ((float) y, (float) bound));
 }
 
 /* The next number above or below, in either type of 16 bits. */
@@ -33,9 +38,9 @@ ortrain_store_between (int is_half, float y, float high, float low)
   for (int k = 0; k < 4; k++) /* two roundings of two bounds */
     {
       const float stored = is_half ? ortrain_half_to_float (bits) : ortrain_bfloat16_to_float (bits);
-      if (ortrain_is_stored_bound (stored, high))
+      if (ortrain_is_stored_bound_f32 (stored, high))
         bits = ortrain_half_step (bits, 0);
-      else if (ortrain_is_stored_bound (stored, low))
+      else if (ortrain_is_stored_bound_f32 (stored, low))
         bits = ortrain_half_step (bits, 1);
       else
         break;

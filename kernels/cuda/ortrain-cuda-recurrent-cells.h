@@ -76,11 +76,22 @@ struct Activation
     return is_half ? ortrain_half_to_float (bits) : ortrain_bfloat16_to_float (bits);
   }
 
+  /* Whether y was stored as the value of a bound. One after the other, which takes fewer registers. */
+  __device__ bool
+  is_bound (float y) const
+  {
+    bool found = false;
+#pragma unroll 1
+    for (float bound = clip; !found && bound != 0; bound = bound > 0 ? -bound : 0)
+      found = ortrain_is_stored_bound_f32 (y, get (bound));
+    return found;
+  }
+
   /* d · f' as a function of y = f (x). What was clipped has no derivative: it has the value of a bound. */
   __device__ float
   chain (float d, float y) const
   {
-    if (clip < INFINITY && (ortrain_is_stored_bound (y, get (clip)) || ortrain_is_stored_bound (y, get (-clip))))
+    if (clip < INFINITY && is_bound (y))
       d = 0;
     switch (kind)
       {
