@@ -636,7 +636,8 @@ check_model (OrtrainModel *self, OrtrainTrainingOptions *options, GError **error
   if (whole == NULL)
     {
       gboolean any;
-      g_autofree gboolean *blocked = find_blocked (&check, ortrain_model_get_file_graph (self), FALSE, &any);
+      g_autofree gboolean *blocked G_GNUC_UNUSED =
+          find_blocked (&check, ortrain_model_get_file_graph (self), FALSE, &any);
       if (!any)
         add (&check, NULL, "", unreadable->message, "");
       if (ortrain_model_get_file_graph (self) != NULL)

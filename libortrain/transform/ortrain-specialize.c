@@ -121,12 +121,13 @@ ortrain_specialize_find_deciding (OrtrainGraph *source)
     }
   if (!any)
     return NULL;
+  for (guint k = graph->outputs->len; k-- > 0;) /* the last one first: none is moved */
+    ortrain_graph_mark_output (graph, graph->outputs->pdata[k], FALSE);
   for (guint v = 0; v < graph->values->len; v++)
     {
       OrtrainValue *value = graph->values->pdata[v];
-      const gboolean is_wanted = decides[v] && value->kind != ORTRAIN_VALUE_INITIALIZER;
-      if (value->is_output != is_wanted)
-        ortrain_graph_mark_output (graph, value, is_wanted);
+      if (decides[v] && value->kind != ORTRAIN_VALUE_INITIALIZER)
+        ortrain_graph_mark_output (graph, value, TRUE);
     }
   ortrain_graph_remove_dead (graph);
   return g_steal_pointer (&graph);

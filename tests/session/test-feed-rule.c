@@ -70,12 +70,14 @@ test_exact (void)
               g_assert_cmpfloat (found, ==, expected);
               g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
               ortrain_tensor_dict_set (feeds, "x", x);
-              g_autoptr (OrtrainTensorDict) outputs = ortrain_training_session_eval_step (session, feeds, &error);
+              g_autoptr (OrtrainTensorDict) outputs G_GNUC_UNUSED =
+                  ortrain_training_session_eval_step (session, feeds, &error);
               g_assert_no_error (error);
               g_autoptr (OrtrainInferenceSession) inference =
                   ortrain_inference_session_new (ortrain_training_session_get_model (session), NULL, &error);
               g_assert_no_error (error);
-              g_autoptr (OrtrainTensorDict) others = ortrain_inference_session_run (inference, feeds, &error);
+              g_autoptr (OrtrainTensorDict) others G_GNUC_UNUSED =
+                  ortrain_inference_session_run (inference, feeds, &error);
               g_assert_no_error (error);
               g_autoptr (OrtrainIoBinding) binding = ortrain_inference_session_bind (inference);
               ortrain_io_binding_bind_input (binding, "x", x);

@@ -280,7 +280,6 @@ test_repeated_table (void)
       g_assert_true (ortrain_tensor_get_scalar (table, i * 4 + k) == ortrain_tensor_get_scalar (head, k * 5 + i));
 
   /* whoever freezes one by name keeps them apart */
-  g_autoptr (GError) error = NULL;
   ortrain_training_options_set_frozen (options, (const char *const[]){ "onnx::MatMul_9", NULL });
   g_autoptr (OrtrainModel) apart = train (model, options, DIMS (2, 4), DIMS (2, 5));
   g_assert_false (ortrain_tensor_equal (contents (apart, "wte.weight"), contents (model, "wte.weight")));

@@ -49,8 +49,8 @@ test_taken (void)
 {
   static const char *const taken[] = {
     "in x f32 n,2,d,h,w\nweight k f32 2,2,3,3,3\nout y\nConv x,k -> y",
-    "in x f32 n,4\nweight w f32 4,6\nMatMul x,w -> h\nShape h -> s\nconst one i64 1 = 1\nconst two i64 1 = 2\n"
-    "Slice s,one,two -> e\nDiv e,two -> half\nconst zero i64 1 = 0\nSlice h,zero,half,one -> y\nout y",
+    ("in x f32 n,4\nweight w f32 4,6\nMatMul x,w -> h\nShape h -> s\nconst one i64 1 = 1\nconst two i64 1 = 2\n"
+     "Slice s,one,two -> e\nDiv e,two -> half\nconst zero i64 1 = 0\nSlice h,zero,half,one -> y\nout y"),
     "in x f32 1,2,3,3,3,3\nweight w f32 2,2,1,1,1,1\nout y\nout z\nConv x,w -> z\nMul x,w -> y",
   };
   for (guint i = 0; i < G_N_ELEMENTS (taken); i++)

@@ -205,7 +205,8 @@ test_max_batch (gconstpointer data)
     }
   g_assert_no_error (error);
   g_assert_cmpint (most, >, BATCH);
-  g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan_batch (session, feeds, most, budget, &error);
+  g_autoptr (OrtrainMemoryPlan) plan G_GNUC_UNUSED =
+      ortrain_training_session_plan_batch (session, feeds, most, budget, &error);
   g_assert_no_error (error);
   g_assert_null (ortrain_training_session_plan_batch (session, feeds, most + 1, budget, &error));
   g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
@@ -445,7 +446,7 @@ choose (OrtrainInferenceSession *session, gint64 n, guint8 condition, gint64 row
   g_autoptr (OrtrainTensor) c = ortrain_tensor_new_for_data (ORTRAIN_DTYPE_BOOL, dims, 1, conditions, (gsize) n, NULL);
   add_floats (feeds, "x", x_dims, 2);
   ortrain_tensor_dict_set (feeds, "c", c);
-  g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (session, feeds, error);
+  g_autoptr (OrtrainTensorDict) outputs G_GNUC_UNUSED = ortrain_inference_session_run (session, feeds, error);
   return ortrain_inference_session_get_memory_plan (session);
 }
 
