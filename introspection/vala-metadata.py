@@ -1,8 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""What Vala is told beside the .gir, in the metadata that vapigen reads, behind a line that says so: properties that can be
-NULL, for which a .gir has no word, as their accessors have it; and cancellables of asynchronous methods, which may be left
-out as those of the others.
+"""Generates the last part of the metadata that vapigen reads: properties that can be NULL, which a .gir cannot express and which
+are derived from their accessors; and default values of the cancellables of asynchronous methods.
 
     vala-metadata.py Ortrain-1.0.gir Ortrain-1.0.metadata             compares; exit status 1 where they differ
     vala-metadata.py Ortrain-1.0.gir Ortrain-1.0.metadata --write     writes that part of the metadata

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* What follows from the norm of the gradients: LossScaleUpdate, three or four numbers; BeginUpdate, what an update is run with. */
+/* Steps that use the norm of the gradients. LossScaleUpdate computes the next state of the loss scaler, three or four numbers;
+ * BeginUpdate chooses the scalars of an update. */
 
 typedef struct
 {

@@ -30,7 +30,7 @@ begins_value (const char *text, gsize i)
          (is_bare (text[i]) && (i == 0 || !is_bare (text[i - 1])));
 }
 
-/* The number of \uXXXX; -1: it is none. i: of the backslash */
+/* The code unit of \uXXXX, or -1 if the text at i is no such escape. i: index of the backslash */
 static gint
 read_escape (const char *text, gsize size, gsize i)
 {

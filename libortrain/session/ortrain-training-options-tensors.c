@@ -185,7 +185,7 @@ ortrain_training_options_get_stop_gradient (OrtrainTrainingOptions *self)
  * and in the exported file.
  *
  * Patterns match the name of a value (`linear_1`, `/encoder/Relu_output_0`), of the node that computes it, or the path of the
- * module that this is in (`encoder.layer.0`), which then stops behind each of its values. Parameters that get no gradient by that are not
+ * module that this is in (`encoder.layer.0`), which then stops after each of its values. Parameters that get no gradient by that are not
  * trained, as [method@TrainingSession.get_notes] says. What PyTorch's newer exporter (dynamo) marks as detached is stopped
  * without a pattern. A pattern that fits no value that the model computes and reads is an error when a session is created.
  */

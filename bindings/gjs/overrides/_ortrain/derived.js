@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* exported init */
-// Classes of the user that the library calls: what their methods return is taken as it comes naturally, and else an error
-// that shows it, with what is needed.
+// Classes that users derive: the library calls their methods. Natural return values are converted; any other value gives an
+// error that shows the value and the required form.
 const {GLib, GObject} = imports.gi;
 const {show} = imports.overrides._ortrain.values;
 

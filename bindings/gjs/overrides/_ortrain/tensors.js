@@ -27,7 +27,7 @@ function isList(value) {
 const isElement = value => typeof value === 'number' || typeof value === 'bigint' || typeof value === 'boolean';
 const pathOf = indices => indices.map(i => `[${i}]`).join('');
 
-// The shape of nested arrays, whose elements go behind the others. indices: where they are, for messages
+// Appends the elements of nested arrays to `elements` and returns their shape. indices: the position, for messages
 function flatten(value, elements, indices) {
     if (!isList(value)) {
         if (!isElement(value)) {

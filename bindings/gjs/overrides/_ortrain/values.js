@@ -311,7 +311,7 @@ function init(Ortrain, converters) {
         if (typeof original !== 'function' || taken.length === 0)
             return;
         function call(...args) {
-            // a callback comes last, and what may be left out is null
+            // a callback is the last argument; omitted nullable arguments are null
             const last = typeof args[args.length - 1] === 'function' && args.length < taken.length ? args.pop() : undefined;
             while (args.length < taken.length - (last === undefined ? 0 : 1) && taken[args.length].nullable && !(last === undefined && name.endsWith('_async')))
                 args.push(null);
