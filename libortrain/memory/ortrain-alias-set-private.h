@@ -9,10 +9,11 @@
 void ortrain_planning_make_alias_sets (OrtrainPlanning *self);
 /* The set of `value` becomes part of the set of `to`. */
 void ortrain_planning_alias (OrtrainPlanning *self, const OrtrainValue *value, const OrtrainValue *to);
-/* Positions are known from here on. */
+/* What happens to each set, by the positions of nodes as they are now. Sets that become one later are measured with it. */
 void ortrain_planning_measure_alias_sets (OrtrainPlanning *self);
 
-/* For nodes in the chosen order: an addition whose one term can be added onto the other; results in the place of
- * operands that are not needed any more. */
+/* For nodes in the order of the graph, before that of the plan is chosen: an addition whose one term can be added onto the
+ * other, after all that reads the other; edges see to it that it stays possible. */
 void ortrain_planning_merge_addition (OrtrainPlanning *self, OrtrainNode *node);
+/* For nodes in the chosen order: results in the place of operands that are not needed any more. */
 void ortrain_planning_run_in_place (OrtrainPlanning *self, OrtrainNode *node);

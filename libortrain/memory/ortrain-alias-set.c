@@ -82,6 +82,7 @@ ortrain_planning_alias (OrtrainPlanning *self, const OrtrainValue *value, const 
 void
 ortrain_planning_measure_alias_sets (OrtrainPlanning *self)
 {
+  g_clear_pointer (&self->use, g_free);
   self->use = g_new (OrtrainAliasSetUse, self->n + 1);
   for (guint32 i = 0; i < self->n; i++)
     self->use[i] = (OrtrainAliasSetUse){ -1, -1, -1, NULL, FALSE };
@@ -112,14 +113,15 @@ reads_alias_set (OrtrainPlanning *self, const OrtrainNode *node, guint32 root)
 
 /* z = a + b where a's kernel can add onto b: b is there before, and nobody else reads it after. */
 static gboolean
-accumulate_onto (OrtrainPlanning *self, OrtrainNode *addition, OrtrainValue *term, OrtrainValue *base)
+can_accumulate_onto (OrtrainPlanning *self, const OrtrainNode *addition, const OrtrainValue *term,
+                     const OrtrainValue *base)
 {
-  OrtrainNode *maker = term->producer;
+  const OrtrainNode *maker = term->producer;
   if (maker == NULL || ortrain_planning_is_fixed (term) || term->is_output || term->uses.n != 1 ||
       term->role != ORTRAIN_ROLE_NONE)
     return FALSE;
-  OrtrainPlannedNode *info = ortrain_planning_node (self, maker);
-  guint32 root = self->root[base->id];
+  const OrtrainPlannedNode *info = ortrain_planning_node (self, maker);
+  const guint32 root = self->root[base->id];
   if (info->fate != ORTRAIN_FATE_RUNS || !(info->kernel->can_accumulate >> term->output_index & 1) ||
       ((info->accumulates | info->gradients) >> term->output_index & 1) || self->root[term->id] != term->id ||
       self->region[root] != ORTRAIN_REGION_ARENA || self->bytes[root] != self->bytes[term->id] ||
@@ -130,27 +132,52 @@ accumulate_onto (OrtrainPlanning *self, OrtrainNode *addition, OrtrainValue *ter
   return !use.kept && use.last_write >= 0 && use.last_write < info->position && use.last_read < info->position;
 }
 
+static void
+add_edge (OrtrainPlanning *self, OrtrainNode *from, OrtrainNode *to)
+{
+  const OrtrainOrderEdge edge = { from, to };
+  if (from != to && ortrain_planning_node (self, from)->fate == ORTRAIN_FATE_RUNS)
+    g_array_append_val (self->edges, edge);
+}
+
+/* Whatever makes or reads a member of the set runs before `node`, which writes over it. */
+static void
+run_after_alias_set (OrtrainPlanning *self, guint32 root, OrtrainNode *node)
+{
+  for (guint32 i = root; i != ORTRAIN_NO_BUFFER; i = self->next[i])
+    {
+      const OrtrainValue *member = self->graph->values->pdata[i];
+      if (member->producer != NULL)
+        add_edge (self, member->producer, node);
+      for (guint u = 0; u < member->uses.n; u++)
+        add_edge (self, member->uses.items[u].node, node);
+    }
+}
+
 void
 ortrain_planning_merge_addition (OrtrainPlanning *self, OrtrainNode *node)
 {
+  /* A kernel that adds rounds once, an addition after it twice: which of them it is must not depend on what runs again in
+   * the backward pass, or training would have other bits with less memory. What reads a value of the forward pass does
+   * depend on it; what reads one of the backward pass does not. */
+  const gboolean is_of_training = self->first[ORTRAIN_PHASE_BACKWARD] != NULL;
+  if (is_of_training && (node->phase == ORTRAIN_PHASE_FORWARD || node->recomputes != NULL))
+    return;
   /* Two terms: one lies still, the other is added. Longer sums come as chains. */
   if (node->inputs->len != 2 || !ortrain_planning_is_addition (node) ||
       node->inputs->pdata[0] == node->inputs->pdata[1])
     return;
-  guint32 sum = ((OrtrainValue *) node->outputs->pdata[0])->id;
-  if (self->root[sum] != sum || self->region[sum] != ORTRAIN_REGION_ARENA ||
-      ortrain_planning_find_reference (self, node) != NULL)
+  const guint32 sum = ((OrtrainValue *) node->outputs->pdata[0])->id;
+  if (self->root[sum] != sum || self->region[sum] != ORTRAIN_REGION_ARENA)
     return;
   for (guint i = 0; i < 2; i++)
     {
       OrtrainValue *term = node->inputs->pdata[i], *base = node->inputs->pdata[1 - i];
-      const OrtrainPlanStep *reference =
-          term->producer != NULL ? ortrain_planning_find_reference (self, term->producer) : NULL;
-      if ((reference != NULL && !(reference->accumulates >> term->output_index & 1)) ||
-          !accumulate_onto (self, node, term, base))
+      if (!can_accumulate_onto (self, node, term, base))
         continue;
       ortrain_planning_node (self, term->producer)->accumulates |= (guint64) 1 << term->output_index;
       ortrain_planning_node (self, node)->fate = ORTRAIN_FATE_MERGED;
+      run_after_alias_set (self, self->root[base->id], term->producer);
       forget_reader (&self->use[self->root[base->id]], node);
       forget_reader (&self->use[self->root[term->id]], node);
       self->use[sum].last_write = -1;

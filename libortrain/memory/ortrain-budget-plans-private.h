@@ -17,10 +17,10 @@ OrtrainMemoryPlan *ortrain_budget_plan_graph (OrtrainGraph *graph, const Ortrain
 /* The graph with what is not kept ([n_values]) computed again; offloaded: [n_values], or NULL. */
 OrtrainGraph *ortrain_budget_apply_kept (OrtrainGraph *graph, const gboolean *kept, const gboolean *offloaded,
                                          GError **error);
-/* base: the plan that computes nothing again but what it must. */
-OrtrainMemoryPlan *ortrain_budget_plan_like (OrtrainGraph *graph, OrtrainMemoryPlan *base, gboolean takes_graph,
-                                             const OrtrainPlanRequest *request, const OrtrainBudget *budget,
-                                             GError **error);
+/* takes_graph: instead of what the request says. */
+OrtrainMemoryPlan *ortrain_budget_plan_variant (OrtrainGraph *graph, gboolean takes_graph,
+                                                const OrtrainPlanRequest *request, const OrtrainBudget *budget,
+                                                GError **error);
 
 /* Booleans that wait for the backward pass lie in bits, where that takes less: graph and plan are replaced. */
 gboolean ortrain_budget_take_bits (OrtrainGraph **graph, OrtrainMemoryPlan **plan, const OrtrainPlanRequest *request,

@@ -94,13 +94,12 @@ ortrain_budget_apply_kept (OrtrainGraph *graph, const gboolean *kept, const gboo
 }
 
 OrtrainMemoryPlan *
-ortrain_budget_plan_like (OrtrainGraph *graph, OrtrainMemoryPlan *base, gboolean takes_graph,
-                          const OrtrainPlanRequest *request, const OrtrainBudget *budget, GError **error)
+ortrain_budget_plan_variant (OrtrainGraph *graph, gboolean takes_graph, const OrtrainPlanRequest *request,
+                             const OrtrainBudget *budget, GError **error)
 {
-  OrtrainPlanRequest like_base = *request;
-  like_base.reference = base;
-  like_base.takes_graph = takes_graph;
-  return ortrain_budget_plan_graph (graph, &like_base, budget, error);
+  OrtrainPlanRequest of_variant = *request;
+  of_variant.takes_graph = takes_graph;
+  return ortrain_budget_plan_graph (graph, &of_variant, budget, error);
 }
 
 /* Replaces the plan by that of another graph, where this takes less memory and gives the same bits as base. */
@@ -108,7 +107,7 @@ static gboolean
 take_smaller (OrtrainMemoryPlan **plan, OrtrainGraph *other, gboolean takes_graph, OrtrainMemoryPlan *base,
               const OrtrainPlanRequest *request, const OrtrainBudget *budget, gboolean *taken, GError **error)
 {
-  g_autoptr (OrtrainMemoryPlan) smaller = ortrain_budget_plan_like (other, base, takes_graph, request, budget, error);
+  g_autoptr (OrtrainMemoryPlan) smaller = ortrain_budget_plan_variant (other, takes_graph, request, budget, error);
   *taken = smaller != NULL && ortrain_budget_has_same_arithmetic (smaller, base) &&
            ortrain_memory_plan_get_peak_bytes (smaller) < ortrain_memory_plan_get_peak_bytes (*plan);
   if (*taken)

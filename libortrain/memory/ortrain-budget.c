@@ -446,14 +446,14 @@ search_clear (Search *self)
 /* ---- Plans ---- */
 
 static OrtrainMemoryPlan *
-plan_choice (OrtrainGraph *graph, const Choice *choice, gboolean overlaps, OrtrainMemoryPlan *base,
-             const OrtrainPlanRequest *request, const OrtrainBudget *budget, GError **error)
+plan_choice (OrtrainGraph *graph, const Choice *choice, gboolean overlaps, const OrtrainPlanRequest *request,
+             const OrtrainBudget *budget, GError **error)
 {
   OrtrainPlanRequest with_overlap = *request;
   with_overlap.overlaps_offloads = overlaps;
   g_autoptr (OrtrainGraph) copy =
       ortrain_budget_apply_kept (graph, choice->kept, choice->offloads ? choice->offloaded : NULL, error);
-  return copy != NULL ? ortrain_budget_plan_like (copy, base, TRUE, &with_overlap, budget, error) : NULL;
+  return copy != NULL ? ortrain_budget_plan_variant (copy, TRUE, &with_overlap, budget, error) : NULL;
 }
 
 #define MAX_TRIED_LAST 16 /* choices that promise to need least: workspaces decide which of them does */
@@ -492,8 +492,7 @@ try_choices (Search *search, const OrtrainPlanRequest *request, const OrtrainBud
       const gboolean beside = choice->offloads && !request->provider->klass->reads_host;
       for (guint way = beside ? 0 : 1; way < 2 && *found == NULL; way++)
         {
-          g_autoptr (OrtrainMemoryPlan) plan =
-              plan_choice (search->graph, choice, way == 0, base, request, budget, error);
+          g_autoptr (OrtrainMemoryPlan) plan = plan_choice (search->graph, choice, way == 0, request, budget, error);
           if (plan == NULL)
             return FALSE;
           if (!ortrain_budget_has_same_arithmetic (plan, base))
@@ -534,7 +533,7 @@ restore (Search *search, GBytes *key, const OrtrainPlanRequest *request, const O
   else
     {
       add_known_choice (search, g_steal_pointer (&answer->choice));
-      plan = plan_choice (search->graph, search->choices->pdata[0], answer->overlaps, base, request, budget, NULL);
+      plan = plan_choice (search->graph, search->choices->pdata[0], answer->overlaps, request, budget, NULL);
       g_ptr_array_set_size (search->choices, 0);
     }
   if (plan == NULL || !ortrain_budget_has_same_arithmetic (plan, base) ||

@@ -19,7 +19,7 @@ typedef struct
   OrtrainFate fate;
   guint64 accumulates, gradients; /* bit k: output k; see OrtrainPlanStep */
   OrtrainPreparedKernel *kernel;  /* kept by the plan; NULL: nothing runs */
-  gint32 position;                /* in the chosen order */
+  gint32 position;                /* in the graph, then in the chosen order */
   gboolean runs_last;             /* of its phase */
 } OrtrainPlannedNode;
 
@@ -28,7 +28,7 @@ typedef struct
   OrtrainNode *from, *to;
 } OrtrainOrderEdge;
 
-/* What happens to the memory of an alias set, by positions in the chosen order. Of its readers, the last two: one of
+/* What happens to the memory of an alias set, by positions. Of its readers, the last two: one of
  * them may be about to go. */
 typedef struct
 {
@@ -48,16 +48,14 @@ typedef struct
   GArray *edges;                        /* of OrtrainOrderEdge: orders that no value enforces */
   OrtrainNode *first[ORTRAIN_N_PHASES]; /* of a phase, before the order is chosen; NULL if there is none */
   guint n;                              /* of values */
-  guint32 *reference_steps; /* [n_reference_numbers, 2]: steps of request->reference that run a node and a copy of it */
-  OrtrainOperand *operands; /* [n_reserved]: of the node that is prepared */
-  gint64 *dims;             /* [n_reserved, ORTRAIN_MAX_RANK] */
+  OrtrainOperand *operands;             /* [n_reserved]: of the node that is prepared */
+  gint64 *dims;                         /* [n_reserved, ORTRAIN_MAX_RANK] */
   guint n_reserved;
-  guint n_reference_numbers;
 
   /* Alias sets, by value id. */
   guint32 *root, *next, *tail; /* next: list of members; tail: of a root, its last member */
   OrtrainRegion *region;       /* of a root */
-  OrtrainAliasSetUse *use;     /* of a root, once the order is chosen */
+  OrtrainAliasSetUse *use;     /* of a root, see ortrain_planning_measure_alias_sets () */
   gsize *bytes;
 } OrtrainPlanning;
 
@@ -66,9 +64,6 @@ ortrain_planning_node (OrtrainPlanning *self, const OrtrainNode *node)
 {
   return self->infos->pdata[node->mark];
 }
-
-/* The step of the reference plan, if there is one, that runs this node or the one that it runs again; or NULL. */
-const OrtrainPlanStep *ortrain_planning_find_reference (const OrtrainPlanning *self, const OrtrainNode *node);
 
 /* Its contents are there before the first step. */
 static inline gboolean

@@ -173,13 +173,3 @@ ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError 
   g_ptr_array_add (self->plan->kernels, info->kernel);
   return TRUE;
 }
-
-const OrtrainPlanStep *
-ortrain_planning_find_reference (const OrtrainPlanning *self, const OrtrainNode *node)
-{
-  if (node->number >= self->n_reference_numbers)
-    return NULL;
-  const guint32 *steps = self->reference_steps + 2 * node->number;
-  const guint32 step = node->recomputes != NULL && steps[1] != ORTRAIN_NO_BUFFER ? steps[1] : steps[0];
-  return step != ORTRAIN_NO_BUFFER ? &self->request->reference->steps[step] : NULL;
-}

@@ -86,8 +86,6 @@ typedef struct
   OrtrainKernelCache *cache;      /* of prepared kernels; or NULL */
   gboolean keep_outputs_in_arena; /* graph outputs stay in the arena (training) instead of REGION_OUTPUT */
   gboolean two_streams;           /* chains of nodes that do not depend on each other run on two streams */
-  OrtrainMemoryPlan *reference;   /* sums are added up in the order of this plan of the same nodes, and by the same
-                                   * kernels, as far as the memory allows; or NULL */
   gboolean takes_graph;           /* the plan is of the graph itself, which changes and is of no use to others then */
   gboolean overlaps_offloads;     /* other steps run meanwhile, which takes memory for longer */
   gboolean without_search;        /* values get the place that an allocator would give them, one step after the other */

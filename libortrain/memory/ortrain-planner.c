@@ -64,8 +64,6 @@ choose_order (OrtrainPlanning *self)
           problem->blocks[self->root[i]].kept = TRUE;
       }
   for (guint t = 0; t < nodes->len; t++)
-    ortrain_planning_node (self, nodes->pdata[t])->position = (gint32) t;
-  for (guint t = 0; t < nodes->len; t++)
     {
       OrtrainNode *node = nodes->pdata[t];
       OrtrainPlannedNode *info = ortrain_planning_node (self, node);
@@ -184,36 +182,19 @@ release_gradients (OrtrainGraph *graph)
     }
 }
 
-static void
-find_reference_steps (OrtrainPlanning *self)
-{
-  const OrtrainMemoryPlan *reference = self->request->reference;
-  if (reference == NULL)
-    return;
-  for (guint32 s = 0; s < reference->n_steps; s++) /* nodes that its planner added among them */
-    self->n_reference_numbers = MAX (self->n_reference_numbers, reference->steps[s].node->number + 1);
-  self->reference_steps = g_new (guint32, 2 * self->n_reference_numbers + 1);
-  for (guint i = 0; i < 2 * self->n_reference_numbers; i++)
-    self->reference_steps[i] = ORTRAIN_NO_BUFFER;
-  for (guint32 s = 0; s < reference->n_steps; s++)
-    self->reference_steps[2 * reference->steps[s].node->number + (reference->steps[s].recomputes >= 0)] = s;
-}
-
 static gint
-compare_reference_steps (gconstpointer a, gconstpointer b, gpointer planning)
+compare_positions (gconstpointer a, gconstpointer b, gpointer planning)
 {
-  const OrtrainPlanStep *first =
-      ortrain_planning_find_reference (planning, (*(const OrtrainValue *const *) a)->producer);
-  const OrtrainPlanStep *second =
-      ortrain_planning_find_reference (planning, (*(const OrtrainValue *const *) b)->producer);
-  return first == second ? 0 : first < second ? -1 : 1;
+  const OrtrainValue *first = *(const OrtrainValue *const *) a, *second = *(const OrtrainValue *const *) b;
+  return ortrain_planning_node (planning, first->producer)->position -
+         ortrain_planning_node (planning, second->producer)->position;
 }
 
-/* Rounding depends on the order of the terms. */
+/* Rounding depends on the order of the terms: it is that of the graph, whatever runs again in between. */
 static void
-order_like_reference (OrtrainPlanning *self, OrtrainAccumulation *accumulation)
+order_terms (OrtrainPlanning *self, OrtrainAccumulation *accumulation)
 {
-  g_ptr_array_sort_with_data (accumulation->leaves, compare_reference_steps, self);
+  g_ptr_array_sort_with_data (accumulation->leaves, compare_positions, self);
   for (guint k = 1; k < accumulation->leaves->len; k++)
     {
       const OrtrainValue *before = accumulation->leaves->pdata[k - 1], *after = accumulation->leaves->pdata[k];
@@ -229,7 +210,6 @@ plan_graph (OrtrainPlanning *self, GError **error)
   OrtrainGraph *graph = self->graph;
   if (!ortrain_graph_sort (graph, error) || !separate_phases (graph, error))
     return FALSE;
-  find_reference_steps (self);
   for (guint t = 0; t < graph->nodes->len; t++)
     {
       OrtrainNode *node = graph->nodes->pdata[t];
@@ -257,6 +237,8 @@ plan_graph (OrtrainPlanning *self, GError **error)
         return FALSE;
     }
   g_clear_pointer (&edit, ortrain_graph_end_edit);
+  for (guint t = 0; t < graph->nodes->len; t++) /* of nodes that came, too */
+    ortrain_planning_node (self, graph->nodes->pdata[t])->position = (gint32) t;
 
   ortrain_planning_make_alias_sets (self);
   for (guint i = 0; i < accumulations->len; i++)
@@ -276,32 +258,28 @@ plan_graph (OrtrainPlanning *self, GError **error)
         ortrain_planning_alias (self, node->outputs->pdata[0], node->inputs->pdata[0]);
     }
 
-  for (guint i = 0; i < accumulations->len && self->reference_steps != NULL; i++)
-    order_like_reference (self, accumulations->pdata[i]);
-  choose_order (self);
-  ortrain_planning_measure_alias_sets (self);
-
-  /* Of several contributions to a gradient the first to run begins it, the others are added to it. */
+  /* Of several contributions to a gradient the first begins it, the others are added to it. */
   for (guint i = 0; i < accumulations->len; i++)
     {
-      const OrtrainAccumulation *accumulation = accumulations->pdata[i];
-      const OrtrainValue *first = NULL;
+      OrtrainAccumulation *accumulation = accumulations->pdata[i];
+      order_terms (self, accumulation);
       for (guint k = 0; k < accumulation->leaves->len; k++)
         {
           const OrtrainValue *leaf = accumulation->leaves->pdata[k];
           OrtrainPlannedNode *info = ortrain_planning_node (self, leaf->producer);
-          info->accumulates |= (guint64) 1 << leaf->output_index;
-          if (first == NULL || info->position < ortrain_planning_node (self, first->producer)->position)
-            first = leaf;
+          const guint64 bit = (guint64) 1 << leaf->output_index;
+          if (k > 0)
+            info->accumulates |= bit;
+          else if (accumulation->gradient->is_output)
+            info->gradients |= bit;
         }
-      OrtrainPlannedNode *info = ortrain_planning_node (self, first->producer);
-      info->accumulates &= ~((guint64) 1 << first->output_index);
-      if (accumulation->gradient->is_output)
-        info->gradients |= (guint64) 1 << first->output_index;
     }
+  ortrain_planning_measure_alias_sets (self);
   for (guint t = 0; t < graph->nodes->len; t++)
     if (ortrain_planning_node (self, graph->nodes->pdata[t])->fate == ORTRAIN_FATE_RUNS)
       ortrain_planning_merge_addition (self, graph->nodes->pdata[t]);
+  choose_order (self);
+  ortrain_planning_measure_alias_sets (self);
   for (guint t = 0; t < graph->nodes->len; t++)
     if (ortrain_planning_node (self, graph->nodes->pdata[t])->fate == ORTRAIN_FATE_RUNS)
       ortrain_planning_run_in_place (self, graph->nodes->pdata[t]);
@@ -342,7 +320,6 @@ ortrain_planner_plan (OrtrainGraph *graph, const OrtrainPlanRequest *request, GE
   g_free (self.region);
   g_free (self.use);
   g_free (self.bytes);
-  g_free (self.reference_steps);
   if (!ok || !ortrain_plan_verify (plan, error))
     return NULL;
   return g_steal_pointer (&plan);

@@ -92,7 +92,7 @@ try_clusters (const GPtrArray *self, OrtrainGraph *graph, GHashTable *taken, Ort
   g_autoptr (OrtrainGraph) copy = ortrain_budget_apply_kept (graph, kept, NULL, error);
   /* what runs again anyhow is not run twice */
   g_autoptr (OrtrainMemoryPlan) with = copy != NULL && ortrain_merge_equal_nodes (copy, error)
-                                           ? ortrain_budget_plan_like (copy, base, FALSE, request, budget, error)
+                                           ? ortrain_budget_plan_variant (copy, FALSE, request, budget, error)
                                            : NULL;
   if (with == NULL)
     return FALSE;

@@ -284,7 +284,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/recompute-training/counts", test_counts);
   g_test_add_func ("/recompute-training/first-ones", test_first_ones);
   g_test_add_func ("/recompute-training/dropped", test_dropped);
-  static const char *const few[] = { "bert", "gpt2", "lstm", "mobilenet" };
+  static const char *const few[] = { "bert", "gpt2", "lstm", "mobilenet", "two-heads" };
   for (guint i = 0; i < G_N_ELEMENTS (few) && !tests_run_all_cases (); i++)
     {
       g_autofree char *path = g_strconcat ("/recompute-training/clusters/", few[i], NULL);
