@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-body-private.h"
+#include "tensor/ortrain-tensor-private.h"
 
 /* Bodies of sums to a shape, and of the gradients of operators that move elements. What such an operator makes of the
  * numbers 0, 1, 2, … says where each element came from, and so where its gradient is to be added. */
@@ -252,7 +253,7 @@ ortrain_body_cum_prod_grad (OrtrainBody *self)
   gint64 dims[ORTRAIN_MAX_RANK], square[ORTRAIN_MAX_RANK] = { 0 };
   if (which == NULL || which->tensor == NULL || x->rank >= ORTRAIN_MAX_RANK)
     return FALSE;
-  gint64 axis = (gint64) ortrain_tensor_get_scalar (which->tensor, 0);
+  gint64 axis = ortrain_tensor_peek_int (which->tensor, 0);
   axis += axis < 0 ? x->rank : 0;
   ortrain_body_dims (x, dims);
   const gint64 n = dims[axis], column[] = { n, 1 };

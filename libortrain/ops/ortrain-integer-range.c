@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
+#include "tensor/ortrain-tensor-private.h"
 
 /* What a model does with an integer input says what it expects there. */
 
@@ -45,7 +46,7 @@ note_reader (const OrtrainNode *node, guint index, Range *range)
   const OrtrainValue *other = ortrain_node_input (node, index == 0 ? 1 : 0);
   if (kind == ORTRAIN_OP_KIND_EQUAL && other != NULL && other->tensor != NULL &&
       ortrain_tensor_get_n_elements (other->tensor) == 1)
-    range->compared = (gint64) ortrain_tensor_get_scalar (other->tensor, 0);
+    range->compared = ortrain_tensor_peek_int (other->tensor, 0);
 }
 
 /* Of the value, and of all integers that are computed from it. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-control-private.h"
 #include "ops/ortrain-sequence-private.h"
+#include "tensor/ortrain-tensor-private.h"
 
 /* If. Exporters write it where they did not know a rank or an extent, and some models choose a branch by an input, such
  * as a sampling rate. A condition that follows from shapes and constants is decided when the graph is created from its
@@ -25,7 +26,7 @@ get_dim (OrtrainValue *value, OrtrainDim *dim, guint depth)
     return FALSE;
   if (value->tensor != NULL && ortrain_tensor_get_n_elements (value->tensor) == 1 &&
       !ortrain_dtype_is_floating (value->dtype) && value->dtype != ORTRAIN_DTYPE_STRING)
-    *dim = ortrain_dim_int ((gint64) ortrain_tensor_get_scalar (value->tensor, 0));
+    *dim = ortrain_dim_int (ortrain_tensor_peek_int (value->tensor, 0));
   else if (value->n_content == 1 && value->content != NULL)
     *dim = value->content[0];
   else

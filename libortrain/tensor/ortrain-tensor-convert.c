@@ -240,24 +240,45 @@ ortrain_convert_elements (OrtrainDType from, gconstpointer data, OrtrainDType to
       }
 }
 
-double
-ortrain_tensor_peek_scalar (OrtrainTensor *self, gint64 index)
+/* FALSE if there is no such element, or it cannot be read. */
+static gboolean
+load_element (OrtrainTensor *self, gint64 index, Wide *element)
 {
   const OrtrainDType dtype = ortrain_tensor_get_dtype (self);
   const gsize size = ortrain_dtype_get_size (dtype);
   gconstpointer data = ortrain_tensor_peek (self);
-  guint64 element[2];
+  guint64 copy[2];
   if (index < 0 || index >= ortrain_tensor_get_n_elements (self))
-    return NAN;
-  if (data == NULL && ortrain_tensor_read (self, (gsize) index * size, element, size, NULL))
+    return FALSE;
+  if (data == NULL && ortrain_tensor_read (self, (gsize) index * size, copy, size, NULL))
     {
-      data = element;
+      data = copy;
       index = 0;
     }
   if (data == NULL)
+    return FALSE;
+  *element = load_wide (dtype, data, index);
+  return TRUE;
+}
+
+double
+ortrain_tensor_peek_scalar (OrtrainTensor *self, gint64 index)
+{
+  Wide element;
+  if (!load_element (self, index, &element))
     return NAN;
-  double x = wide_to_double (load_wide (dtype, data, index));
+  const double x = wide_to_double (element);
   return isnan (x) ? NAN : x;
+}
+
+gint64
+ortrain_tensor_peek_int (OrtrainTensor *self, gint64 index)
+{
+  Wide element;
+  gint64 x = 0;
+  if (load_element (self, index, &element))
+    x = wide_to_signed (element, G_MININT64, G_MAXINT64);
+  return x;
 }
 
 /**

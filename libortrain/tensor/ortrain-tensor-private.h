@@ -26,6 +26,9 @@ gboolean ortrain_tensor_read (OrtrainTensor *self, gsize offset, gpointer destin
 OrtrainTensor *ortrain_tensor_copy_to_device (OrtrainTensor *self, OrtrainTensorDevice *device, GError **error);
 /* One element as a double; NaN where there is none. For contents whose file is checked by whoever reads all of them. */
 double ortrain_tensor_peek_scalar (OrtrainTensor *self, gint64 index);
+/* The same as an integer: exact for integers, the nearest towards 0 of other numbers, within the range of int64; 0 where
+ * there is none. */
+gint64 ortrain_tensor_peek_int (OrtrainTensor *self, gint64 index);
 /* Whether the contents are those of a mapped file, which others may change. */
 gboolean ortrain_tensor_is_mapped (OrtrainTensor *self);
 /* For after the contents were read: FALSE if they come from a mapped file that was changed meanwhile. */

@@ -4,6 +4,7 @@
 #include "grad/ortrain-cross-entropy-loss.h"
 #include "grad/ortrain-nll-loss.h"
 #include "session/ortrain-training-session-private.h"
+#include "tensor/ortrain-tensor-private.h"
 #include "trainer/ortrain-metric-private.h"
 #include "trainer/ortrain-trainer-private.h"
 
@@ -51,11 +52,11 @@ count_right (OrtrainTrainingSession *session, OrtrainTensorDict *batch, OrtrainT
   gint64 length = MIN (ortrain_tensor_get_n_elements (answers), ortrain_tensor_get_n_elements (target));
   for (gint64 k = 0; k < length; k++)
     {
-      gint64 want = (gint64) ortrain_tensor_get_scalar (target, k);
+      gint64 want = ortrain_tensor_peek_int (target, k);
       if (want == ignored && ignored != G_MININT64)
         continue;
       *n += 1;
-      *n_right += (gint64) ortrain_tensor_get_scalar (answers, k) == want;
+      *n_right += ortrain_tensor_peek_int (answers, k) == want;
     }
   return TRUE;
 }

@@ -39,7 +39,7 @@ add_sizes_of (GArray *sizes, const OrtrainValue *operand)
   const gboolean is_small = operand->tensor != NULL && operand->dtype == ORTRAIN_DTYPE_INT64 &&
                             ortrain_tensor_get_n_elements (operand->tensor) <= MAX_ELEMENTS;
   for (gint64 i = 0; is_small && i < ortrain_tensor_get_n_elements (operand->tensor); i++)
-    add_size (sizes, (gint64) ortrain_tensor_get_scalar (operand->tensor, i));
+    add_size (sizes, ortrain_tensor_peek_int (operand->tensor, i));
 }
 
 /* Sizes that the nodes behind an input may want. */

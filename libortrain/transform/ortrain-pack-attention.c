@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
+#include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-fuse-attention-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
@@ -53,7 +54,7 @@ is_index (OrtrainNode *lookup, gint64 i)
   const OrtrainValue *index = lookup != NULL ? ortrain_node_input (lookup, 1) : NULL;
   return index != NULL && index->tensor != NULL && index->rank == 0 &&
          ortrain_attributes_get_int (lookup->attributes, "axis", 0) == 0 &&
-         (gint64) ortrain_tensor_get_scalar (index->tensor, 0) == i;
+         ortrain_tensor_peek_int (index->tensor, 0) == i;
 }
 
 static OrtrainValue *

@@ -627,11 +627,29 @@ test_memory_that_is_promised (void)
   g_assert_no_error (error);
 }
 
+/* One element as an integer: exact beyond 2^53, and defined for what no integer can be. */
+static void
+test_peek_int (void)
+{
+  const gint64 integers[] = { G_MAXINT64, G_MININT64, ((gint64) 1 << 53) + 1 };
+  const float floats[] = { 1e30f, -INFINITY, NAN, -2.75f };
+  const gint64 of_floats[] = { G_MAXINT64, G_MININT64, 0, -2 };
+  const gint64 three = 3, four = 4;
+  g_autoptr (OrtrainTensor) a = ortrain_tensor_new_ints (&three, 1, integers, 3, NULL);
+  g_autoptr (OrtrainTensor) b = ortrain_tensor_new_floats (&four, 1, floats, 4, NULL);
+  for (gint64 i = 0; i < three; i++)
+    g_assert_cmpint (ortrain_tensor_peek_int (a, i), ==, integers[i]);
+  for (gint64 i = 0; i < four; i++)
+    g_assert_cmpint (ortrain_tensor_peek_int (b, i), ==, of_floats[i]);
+  g_assert_cmpint (ortrain_tensor_peek_int (a, three), ==, 0);
+}
+
 int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/tensor/new", test_new);
+  g_test_add_func ("/tensor/peek-int", test_peek_int);
   g_test_add_func ("/tensor/bytes", test_bytes);
   g_test_add_func ("/tensor/address", test_address);
   g_test_add_func ("/tensor/storage", test_storage);

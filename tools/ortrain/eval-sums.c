@@ -107,18 +107,18 @@ add_classes (EvalSums *self, OrtrainTensor *logits, OrtrainTensor *target, GErro
     return FALSE;
   for (gint64 i = 0; i < n; i++)
     {
-      const gint64 label = (gint64) ortrain_tensor_get_scalar (target, i);
-      if (label == IGNORED)
+      const double given = ortrain_tensor_get_scalar (target, i);
+      if (given == IGNORED)
         continue;
-      if (label < 0 || label >= classes)
+      if (!(given >= 0 && given < (double) classes))
         {
           g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
-                       "Item %" G_GINT64_FORMAT ": label %" G_GINT64_FORMAT
-                       " is out of range, the output has %" G_GINT64_FORMAT " classes, 0 to %" G_GINT64_FORMAT,
-                       self->n_items + i / per_item, label, classes, classes - 1);
+                       "Item %" G_GINT64_FORMAT ": label %.0f is out of range, the output has %" G_GINT64_FORMAT
+                       " classes, 0 to %" G_GINT64_FORMAT,
+                       self->n_items + i / per_item, given, classes, classes - 1);
           return FALSE;
         }
-      const gint64 found = (gint64) ortrain_tensor_get_scalar (best, i);
+      const gint64 label = (gint64) given, found = (gint64) ortrain_tensor_get_scalar (best, i);
       const gint64 begin = i / inner * classes * inner + i % inner;
       const double chosen = ortrain_tensor_get_scalar (logits, begin + label * inner);
       if (self->loss == EVAL_CROSS_ENTROPY)
