@@ -27,16 +27,17 @@ def export(folder, names):
     import logging
     import numpy as np
     import torch
-    import parameter_modules
+    from parameter_models import MODELS
+    from parameter_modules import MODULES
 
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    for name, make in {**parameter_modules.MODULES, **parameter_modules.MODELS}.items():
+    for name, make in {**MODULES, **MODELS}.items():
         if names and name not in names:
             continue
         if not names and (folder / f"{name}.json").exists():
             continue
-        facts = {"errors": {}, "parameters": {}, "buffers": [], "model": name in parameter_modules.MODELS}
+        facts = {"errors": {}, "parameters": {}, "buffers": [], "model": name in MODELS}
         try:
             torch.manual_seed(1)
             made, inputs = make()
