@@ -36,6 +36,7 @@ struct _OrtrainMemoryPlan
   GStringChunk *names;                      /* of a packing alone */
 };
 
+const char *ortrain_region_get_nick (OrtrainRegion region);
 const char *ortrain_category_get_nick (OrtrainCategory category);
 const char *ortrain_category_get_color (OrtrainCategory category); /* "#rrggbb" */
 

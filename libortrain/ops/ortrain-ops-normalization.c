@@ -2,18 +2,12 @@
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-body-private.h"
-#include "ops/ortrain-grad-context-private.h"
-#include "ops/ortrain-op-private.h"
+#include "ops/ortrain-ops-normalization-private.h"
 #include "ops/ortrain-ops-pointwise-private.h"
 #include "ops/ortrain-zero-sums-private.h"
 
-/* Normalisation. Batch normalisation stands in two operators: ONNX's own with stored statistics, and our BatchNormTrain
- * with those of the batch, which a model in training form becomes. */
-
-/* Drops the outputs of a gradient node that nobody asked for; hands the others on. inputs[k]: the forward input that
- * output k is the gradient of. */
-static void
-set_wanted (OrtrainGradContext *ctx, OrtrainNode *node, const guint *inputs, guint n)
+void
+ortrain_norm_set_wanted (OrtrainGradContext *ctx, OrtrainNode *node, const guint *inputs, guint n)
 {
   for (guint k = 0; k < n; k++)
     if (ortrain_grad_wants (ctx, inputs[k]))
@@ -22,9 +16,8 @@ set_wanted (OrtrainGradContext *ctx, OrtrainNode *node, const guint *inputs, gui
       ortrain_node_drop_output (node, k);
 }
 
-/* More outputs than the file had, for the gradient's sake. */
-static gboolean
-grow_outputs (OrtrainNode *node, guint n, GError **error)
+gboolean
+ortrain_norm_grow_outputs (OrtrainNode *node, guint n, GError **error)
 {
   gboolean absent = node->outputs->len < n;
   for (guint k = 1; k < node->outputs->len && k < n; k++)
@@ -46,189 +39,9 @@ attributes_int (const char *name, gint64 value)
   return attributes;
 }
 
-/* ---- Batch normalisation ---- */
-static gboolean
-upgrade_batch_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
-{
-  g_autofree char *text = NULL;
-  gboolean training = ortrain_attributes_get_int (node->attributes, "training_mode", 0) != 0;
-  if (ortrain_attributes_get_int (node->attributes, "spatial", 1) == 0)
-    {
-      text = ortrain_node_describe (node);
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                   "%s: attribute 'spatial' is 0 (statistics per element), which is not supported", text);
-      return FALSE;
-    }
-  /* Before 14, more than one output meant training. From 14 on there are three at most; PyTorch's older exporter goes on
-   * writing the five of before for InstanceNorm in training. */
-  for (guint k = opset < 14 ? 1 : 3; k < node->outputs->len; k++)
-    training |= node->outputs->pdata[k] != NULL;
-  if (!training)
-    return TRUE;
-  for (guint k = 3; k < node->outputs->len; k++)
-    {
-      OrtrainValue *saved = node->outputs->pdata[k];
-      if (saved == NULL || (saved->uses.n == 0 && !saved->is_output))
-        continue;
-      text = ortrain_node_describe (node);
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                   "%s: output %u (statistics saved for the gradient) is used, which is not supported", text, k);
-      return FALSE;
-    }
-  OrtrainNode *ours = ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, "BatchNormTrain", node->name,
-                                                 (OrtrainValue *const *) node->inputs->pdata, node->inputs->len,
-                                                 MIN (3, node->outputs->len));
-  ortrain_attributes_set_float (ours->attributes, "epsilon",
-                                ortrain_attributes_get_float (node->attributes, "epsilon", 1e-5));
-  ortrain_attributes_set_float (ours->attributes, "momentum",
-                                ortrain_attributes_get_float (node->attributes, "momentum", 0.9));
-  for (guint k = 0; k < ours->outputs->len; k++)
-    if (ortrain_node_output (node, k) != NULL)
-      ortrain_value_replace_uses (ortrain_node_output (node, k), ortrain_node_output (ours, k));
-  ortrain_graph_delete_node (graph, node);
-  return TRUE;
-}
-
-static gboolean
-infer_batch_norm (OrtrainInferContext *ctx, GError **error)
-{
-  gint rank = ortrain_infer_get_rank (ctx, 0);
-  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 3);
-  if (dtype == ORTRAIN_DTYPE_UNDEFINED) /* run again, without running statistics */
-    dtype = ortrain_infer_get_dtype (ctx, 1);
-  if (ortrain_dtype_is_half (dtype) && !ortrain_infer_has_input (ctx, 3))
-    dtype = ORTRAIN_DTYPE_FLOAT32;
-  if (rank >= 0 && rank < 2)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input 0 has rank %d, 2 is needed at least",
-                               rank);
-  for (guint i = 1; i < ortrain_infer_get_n_inputs (ctx) && rank >= 0; i++)
-    if (ortrain_infer_get_rank (ctx, i) == 1)
-      {
-        OrtrainDim a = ortrain_infer_get_dim (ctx, 0, 1), b = ortrain_infer_get_dim (ctx, i, 0);
-        if (ortrain_dim_is_int (a) && ortrain_dim_is_int (b) && a.value != b.value)
-          return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                     "input %u has %" G_GINT64_FORMAT " elements, but input 0 has %" G_GINT64_FORMAT
-                                     " channels",
-                                     i, b.value, a.value);
-      }
-  if (ortrain_infer_wants_output (ctx, 0))
-    ortrain_infer_set_like (ctx, 0, 0);
-  for (guint k = 1; k < ortrain_infer_get_n_outputs (ctx); k++)
-    if (!ortrain_infer_wants_output (ctx, k))
-      continue;
-    else if (rank >= 0)
-      {
-        OrtrainDim channels = ortrain_infer_get_dim (ctx, 0, 1);
-        ortrain_infer_set (ctx, k, dtype, &channels, 1);
-      }
-    else
-      ortrain_infer_set_unknown (ctx, k, dtype, 1);
-  return TRUE;
-}
-
-/* Statistics that are computed: dmean = -dbias·scale·r, dvariance = -dscale·scale·r²/2, with r = 1/√(variance + epsilon). */
-static void
-set_statistics_gradients (OrtrainGradContext *ctx, OrtrainValue *dscale, OrtrainValue *dbias)
-{
-  OrtrainValue *scale = ortrain_grad_input (ctx, 1), *variance = ortrain_grad_input (ctx, 4);
-  const double epsilon = ortrain_attributes_get_float (ctx->node->attributes, "epsilon", 1e-5);
-  OrtrainValue *sum = ortrain_grad_op2 (ctx, "Add", variance, ortrain_grad_const (ctx, variance, epsilon));
-  OrtrainValue *factor = ortrain_grad_op2 (ctx, "Div", scale, ortrain_grad_op1 (ctx, "Sqrt", sum));
-  if (ortrain_grad_wants (ctx, 3))
-    ortrain_grad_set (ctx, 3, ortrain_grad_op1 (ctx, "Neg", ortrain_grad_op2 (ctx, "Mul", dbias, factor)));
-  if (!ortrain_grad_wants (ctx, 4))
-    return;
-  OrtrainValue *half = ortrain_grad_op2 (ctx, "Mul", dscale, ortrain_grad_const (ctx, dscale, -0.5));
-  OrtrainValue *root = ortrain_grad_op1 (ctx, "Sqrt", sum);
-  ortrain_grad_set (ctx, 4, ortrain_grad_op2 (ctx, "Div", ortrain_grad_op2 (ctx, "Mul", half, factor), root));
-}
-
-/* x is needed for the gradients of the scale and the variance only. */
-static gboolean
-gradient_batch_norm (OrtrainGradContext *ctx, GError **error)
-{
-  const gboolean wants[] = { ortrain_grad_wants (ctx, 0), ortrain_grad_wants (ctx, 1) || ortrain_grad_wants (ctx, 4),
-                             ortrain_grad_wants (ctx, 2) || ortrain_grad_wants (ctx, 3) };
-  OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), wants[1] ? ortrain_grad_input (ctx, 0) : NULL,
-                               ortrain_grad_input (ctx, 1), ortrain_grad_input (ctx, 3), ortrain_grad_input (ctx, 4) };
-  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "BatchNormFrozenGrad", operands, 5, 3,
-                                         ortrain_attributes_copy (ctx->node->attributes));
-  for (guint k = 0; k < G_N_ELEMENTS (wants); k++)
-    if (!wants[k])
-      ortrain_node_drop_output (node, k);
-    else if (ortrain_grad_wants (ctx, k))
-      ortrain_grad_set (ctx, k, ortrain_node_output (node, k));
-  if (ortrain_grad_wants (ctx, 3) || ortrain_grad_wants (ctx, 4))
-    set_statistics_gradients (ctx, ortrain_node_output (node, 1), ortrain_node_output (node, 2));
-  return TRUE;
-}
-
-/* What flows back through the next statistics, momentum · old + (1 - momentum) · batch, over n elements of a channel:
- * (1 - momentum) · (dmean + 2 · (x - mean) · dvariance) / n, in the shape of x. */
-static OrtrainValue *
-gradient_of_next_statistics (OrtrainGradContext *ctx, OrtrainValue *const *dnext)
-{
-  OrtrainValue *x = ortrain_grad_input (ctx, 0), *mean = ortrain_grad_output (ctx, 3), *sum = NULL;
-  const double share = 1 - ortrain_attributes_get_float (ctx->node->attributes, "momentum", 0.9);
-  gint64 dims[ORTRAIN_MAX_RANK];
-  for (gint d = 1; d < x->rank; d++)
-    dims[d - 1] = d == 1 ? -1 : 1;
-  OrtrainValue *shape = ortrain_grad_const_ints (ctx, dims, (gsize) x->rank - 1);
-  OrtrainValue *n =
-      ortrain_grad_op2 (ctx, "Div", ortrain_grad_op1 (ctx, "Size", x), ortrain_grad_op1 (ctx, "Size", mean));
-  for (guint k = 0; k < 2; k++)
-    {
-      if (dnext[k] == NULL)
-        continue;
-      OrtrainValue *term =
-          ortrain_grad_op2 (ctx, "Reshape", ortrain_pointwise_cast (ctx, dnext[k], mean->dtype), shape);
-      if (k == 1)
-        {
-          OrtrainValue *centred = ortrain_grad_op2 (ctx, "Sub", ortrain_pointwise_cast (ctx, x, mean->dtype),
-                                                    ortrain_grad_op2 (ctx, "Reshape", mean, shape));
-          centred = ortrain_grad_op2 (ctx, "Mul", centred, ortrain_grad_const (ctx, centred, 2));
-          term = ortrain_grad_op2 (ctx, "Mul", centred, term);
-        }
-      sum = sum != NULL ? ortrain_grad_op2 (ctx, "Add", term, sum) : term;
-    }
-  sum = ortrain_grad_op2 (ctx, "Mul", sum, ortrain_grad_const (ctx, sum, share));
-  sum = ortrain_grad_op2 (ctx, "Div", sum, ortrain_grad_op2 (ctx, "CastLike", n, sum));
-  return ortrain_pointwise_cast (ctx, sum, x->dtype);
-}
-
-static gboolean
-gradient_batch_norm_train (OrtrainGradContext *ctx, GError **error)
-{
-  OrtrainValue *dy = ortrain_grad_of_output_or_zero (ctx, 0);
-  OrtrainValue *dnext[] = { ortrain_grad_of_output (ctx, 1), ortrain_grad_of_output (ctx, 2) };
-  const gboolean through_next = dnext[0] != NULL || dnext[1] != NULL;
-  const double momentum = ortrain_attributes_get_float (ctx->node->attributes, "momentum", 0.9);
-  if (through_next && ortrain_grad_input (ctx, 0)->rank < 2)
-    return ortrain_grad_fail (ctx, error, "a gradient through the statistics needs the rank of input 0");
-  if (!grow_outputs (ctx->node, 6, error))
-    return FALSE;
-  for (guint k = 0; k < 2; k++)
-    if (ortrain_grad_wants (ctx, 3 + k))
-      {
-        OrtrainValue *old = ortrain_grad_input (ctx, 3 + k), *next = ortrain_grad_of_output_or_zero (ctx, 1 + k);
-        next = ortrain_grad_op2 (ctx, "Mul", next, ortrain_grad_const (ctx, next, momentum));
-        ortrain_grad_set (ctx, 3 + k, ortrain_pointwise_cast (ctx, next, old->dtype));
-      }
-  OrtrainValue *operands[] = { dy, ortrain_grad_input (ctx, 0), ortrain_grad_input (ctx, 1),
-                               ortrain_grad_output (ctx, 3), ortrain_grad_output (ctx, 4) };
-  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "BatchNormGrad", operands, 5, 3,
-                                         ortrain_attributes_copy (ctx->node->attributes));
-  set_wanted (ctx, node, (const guint[]){ 0, 1, 2 }, 3);
-  if (through_next && ortrain_grad_wants (ctx, 0))
-    ortrain_grad_set (
-        ctx, 0, ortrain_grad_op2 (ctx, "Add", ortrain_node_output (node, 0), gradient_of_next_statistics (ctx, dnext)));
-  return TRUE;
-}
-
-/* In the pass and scope of a node that is split. n_outputs 0: the caller has the output. */
-static OrtrainNode *
-insert_beside (OrtrainNode *node, OrtrainNode *before, const char *domain, const char *op_type,
-               OrtrainValue *const *inputs, guint n_inputs, guint n_outputs)
+OrtrainNode *
+ortrain_norm_insert_part (OrtrainNode *node, OrtrainNode *before, const char *domain, const char *op_type,
+                          OrtrainValue *const *inputs, guint n_inputs, guint n_outputs)
 {
   OrtrainNode *part =
       ortrain_graph_insert_node (node->graph, before, domain, op_type, node->name, inputs, n_inputs, n_outputs);
@@ -237,9 +50,8 @@ insert_beside (OrtrainNode *node, OrtrainNode *before, const char *domain, const
   return part;
 }
 
-/* One number for each channel, such that it is broadcast along axis 1 of a value of this rank. */
-static OrtrainValue *
-along_channels (OrtrainNode *node, OrtrainNode *before, OrtrainValue *value, gint rank, GError **error)
+OrtrainValue *
+ortrain_norm_view_channels (OrtrainNode *node, OrtrainNode *before, OrtrainValue *value, gint rank, GError **error)
 {
   gint64 dims[ORTRAIN_MAX_RANK - 1];
   if (rank == 2)
@@ -247,38 +59,21 @@ along_channels (OrtrainNode *node, OrtrainNode *before, OrtrainValue *value, gin
   for (gint d = 1; d < rank; d++)
     dims[d - 1] = d == 1 ? -1 : 1;
   OrtrainValue *inputs[] = { value, ortrain_graph_const_ints (node->graph, dims, (gsize) rank - 1) };
-  OrtrainNode *view = insert_beside (node, before, "", "Reshape", inputs, 2, 1);
+  OrtrainNode *view = ortrain_norm_insert_part (node, before, "", "Reshape", inputs, 2, 1);
   return ortrain_ops_infer_node (view, error) ? ortrain_node_output (view, 0) : NULL;
 }
 
-/* Output 0 of the node becomes that of a NormApply. operands: [4] */
-static gboolean
-insert_apply (OrtrainNode *node, OrtrainNode *before, OrtrainValue *const *operands, GError **error)
+gboolean
+ortrain_norm_insert_apply (OrtrainNode *node, OrtrainNode *before, OrtrainValue *const *operands, GError **error)
 {
   OrtrainValue *y = ortrain_node_output (node, 0);
   const char *name = node->op->inference_form != NULL ? node->op->inference_form : node->op_type;
-  OrtrainNode *apply = insert_beside (node, before, ORTRAIN_DOMAIN, "NormApply", operands, 4, 0);
+  OrtrainNode *apply = ortrain_norm_insert_part (node, before, ORTRAIN_DOMAIN, "NormApply", operands, 4, 0);
   ortrain_attributes_set_string (apply->attributes, "norm", name);
   node->outputs->pdata[0] = NULL;
   y->producer = NULL;
   ortrain_node_set_output (apply, 0, y);
   return ortrain_ops_infer_node (apply, error);
-}
-
-/* (x, scale, bias, …) → (y, …, mean, 1/deviation, factor): y from what is saved in as many bits as it was computed in. */
-static gboolean
-split_batch_norm (OrtrainNode *node, OrtrainNode *before, GError **error)
-{
-  OrtrainValue *x = ortrain_node_input (node, 0), *y = ortrain_node_output (node, 0);
-  OrtrainValue *mean = ortrain_node_output (node, 3), *factor = ortrain_node_output (node, 5);
-  if (y == NULL || mean == NULL || factor == NULL || x->rank < 2 || x->rank > ORTRAIN_MAX_RANK ||
-      ortrain_dtype_is_half (factor->dtype))
-    return TRUE;
-  OrtrainValue *operands[] = { x, mean, factor, ortrain_node_input (node, 2) };
-  for (guint i = 1; i < G_N_ELEMENTS (operands); i++)
-    if ((operands[i] = along_channels (node, before, operands[i], x->rank, error)) == NULL)
-      return FALSE;
-  return insert_apply (node, before, operands, error);
 }
 
 /* The number of elements of dimensions begin to end - 1 of input i; -1: not known. */
@@ -295,9 +90,8 @@ count_dims (OrtrainInferContext *ctx, guint i, gint begin, gint end)
   return n;
 }
 
-/* Inputs first to last have one element for each channel of input x. */
-static gboolean
-check_channels (OrtrainInferContext *ctx, guint x, guint first, guint last, GError **error)
+gboolean
+ortrain_norm_check_channels (OrtrainInferContext *ctx, guint x, guint first, guint last, GError **error)
 {
   const gint rank = ortrain_infer_get_rank (ctx, x);
   if (rank >= 0 && rank < 2)
@@ -309,9 +103,8 @@ check_channels (OrtrainInferContext *ctx, guint x, guint first, guint last, GErr
   return TRUE;
 }
 
-/* (dy, x, scale, …) → (dx, dscale, dbias): shapes of dy, scale, scale */
-static gboolean
-infer_norm_grad (OrtrainInferContext *ctx, GError **error)
+gboolean
+ortrain_norm_infer_gradient (OrtrainInferContext *ctx, GError **error)
 {
   if (!ortrain_infer_same_shape (ctx, 0, 1, error))
     return FALSE;
@@ -321,12 +114,6 @@ infer_norm_grad (OrtrainInferContext *ctx, GError **error)
     if (ortrain_infer_wants_output (ctx, k))
       ortrain_infer_set_like (ctx, k, 2);
   return TRUE;
-}
-
-static gboolean
-infer_batch_norm_grad (OrtrainInferContext *ctx, GError **error)
-{
-  return check_channels (ctx, 0, 2, 4, error) && infer_norm_grad (ctx, error);
 }
 
 /* ---- LayerNormalization, RMSNormalization ---- */
@@ -349,7 +136,7 @@ is_one_for_each (const OrtrainValue *x, gint axis, const OrtrainValue *value)
   return excess >= 0;
 }
 
-/* A scale or bias that is broadcast in another way stands in nodes of its own, after a norm without one. */
+/* A scale or bias that is broadcast in another way is applied by nodes of its own, after a norm without one. */
 static gboolean
 upgrade_layer_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
@@ -439,7 +226,7 @@ infer_layer_norm_grad (OrtrainInferContext *ctx, GError **error)
        !ortrain_infer_expect_count (ctx, 3, count_dims (ctx, 1, 0, axis), error) ||
        !ortrain_infer_expect_count (ctx, 4, count_dims (ctx, 1, 0, axis), error)))
     return FALSE;
-  return infer_norm_grad (ctx, error);
+  return ortrain_norm_infer_gradient (ctx, error);
 }
 
 /* AddLayerNormGrad, AddRMSNormGrad: the same with an addend of dx as input 5. */
@@ -449,7 +236,7 @@ infer_add_layer_norm_grad (OrtrainInferContext *ctx, GError **error)
   return infer_layer_norm_grad (ctx, error) && ortrain_infer_same_shape (ctx, 5, 1, error);
 }
 
-/* What flows back through the outputs Mean and InvStdDev: (dmean - dinverse · inverse³ · (x - mean)) / n, over n elements. */
+/* The gradient of x through the outputs Mean and InvStdDev: (dmean - dinverse · inverse³ · (x - mean)) / n, over n elements. */
 static OrtrainValue *
 gradient_of_statistics (OrtrainGradContext *ctx, OrtrainValue *dmean, OrtrainValue *dinverse)
 {
@@ -473,13 +260,13 @@ gradient_layer_norm (OrtrainGradContext *ctx, GError **error)
 {
   OrtrainValue *dy = ortrain_grad_of_output_or_zero (ctx, 0);
   OrtrainValue *dmean = ortrain_grad_of_output (ctx, 1), *dinverse = ortrain_grad_of_output (ctx, 2);
-  if (!grow_outputs (ctx->node, 3, error))
+  if (!ortrain_norm_grow_outputs (ctx->node, 3, error))
     return FALSE;
   OrtrainValue *operands[] = { dy, ortrain_grad_input (ctx, 0), ortrain_grad_input (ctx, 1),
                                ortrain_grad_output (ctx, 1), ortrain_grad_output (ctx, 2) };
   OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "LayerNormGrad", operands, 5, 3,
                                          ortrain_attributes_copy (ctx->node->attributes));
-  set_wanted (ctx, node, (const guint[]){ 0, 1, 2 }, 3);
+  ortrain_norm_set_wanted (ctx, node, (const guint[]){ 0, 1, 2 }, 3);
   if (ortrain_grad_wants (ctx, 0) && (dmean != NULL || dinverse != NULL))
     {
       OrtrainValue *of_statistics = gradient_of_statistics (ctx, dmean, dinverse);
@@ -488,7 +275,7 @@ gradient_layer_norm (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-/* The deviation is cheaper to take again than to keep. */
+/* The deviation is computed again, which is cheaper than keeping it. */
 static gboolean
 gradient_rms_norm (OrtrainGradContext *ctx, GError **error)
 {
@@ -496,7 +283,7 @@ gradient_rms_norm (OrtrainGradContext *ctx, GError **error)
                                ortrain_grad_input (ctx, 1) };
   OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "RMSNormGrad", operands, 3, 2,
                                          ortrain_attributes_copy (ctx->node->attributes));
-  set_wanted (ctx, node, (const guint[]){ 0, 1 }, 2);
+  ortrain_norm_set_wanted (ctx, node, (const guint[]){ 0, 1 }, 2);
   return TRUE;
 }
 
@@ -529,7 +316,7 @@ upgrade_group_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
   OrtrainValue *x = ortrain_node_input (node, 0);
   if (opset >= 21 || groups <= 0 || x == NULL)
     return TRUE;
-  /* what becomes of it would be refused by another name */
+  /* refused here, because the error of the rewritten nodes would not name this one */
   if (x->rank >= 2 && ortrain_dim_is_int (x->dims[1]) && x->dims[1].value % groups != 0)
     {
       OrtrainInferContext ctx = { .node = node, .dims = graph->dims };
@@ -558,18 +345,19 @@ upgrade_group_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
 static gboolean
 infer_group_norm (OrtrainInferContext *ctx, GError **error)
 {
-  return check_groups (ctx, 0, error) && check_channels (ctx, 0, 1, 2, error) && ortrain_infer_unary (ctx, error);
+  return check_groups (ctx, 0, error) && ortrain_norm_check_channels (ctx, 0, 1, 2, error) &&
+         ortrain_infer_unary (ctx, error);
 }
 
 static gboolean
 infer_group_norm_grad (OrtrainInferContext *ctx, GError **error)
 {
-  if (!check_groups (ctx, 1, error) || !check_channels (ctx, 1, 2, 2, error))
+  if (!check_groups (ctx, 1, error) || !ortrain_norm_check_channels (ctx, 1, 2, 2, error))
     return FALSE;
   for (guint i = 3; i < ortrain_infer_get_n_inputs (ctx); i++)
     if (!ortrain_infer_expect_count (ctx, i, count_dims (ctx, 1, 0, 2), error))
       return FALSE;
-  return infer_norm_grad (ctx, error);
+  return ortrain_norm_infer_gradient (ctx, error);
 }
 
 static gboolean
@@ -579,7 +367,7 @@ gradient_group_norm (OrtrainGradContext *ctx, GError **error)
                                ortrain_grad_input (ctx, 1) };
   OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "GroupNormGrad", operands, 3, 3,
                                          ortrain_attributes_copy (ctx->node->attributes));
-  set_wanted (ctx, node, (const guint[]){ 0, 1, 2 }, 3);
+  ortrain_norm_set_wanted (ctx, node, (const guint[]){ 0, 1, 2 }, 3);
   return TRUE;
 }
 
@@ -590,7 +378,7 @@ infer_group_norm_statistics (OrtrainInferContext *ctx, GError **error)
   const gint rank = ortrain_infer_get_rank (ctx, 0);
   OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
   OrtrainDim dims[ORTRAIN_MAX_RANK];
-  if (!check_groups (ctx, 0, error) || !check_channels (ctx, 0, 1, 1, error))
+  if (!check_groups (ctx, 0, error) || !ortrain_norm_check_channels (ctx, 0, 1, 1, error))
     return FALSE;
   if (dtype != ORTRAIN_DTYPE_FLOAT64)
     dtype = ORTRAIN_DTYPE_FLOAT32;
@@ -604,7 +392,7 @@ infer_group_norm_statistics (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
-/* Whether something element-wise reads it in the forward pass. */
+/* Whether an element-wise node reads the value in the forward pass. */
 static gboolean
 is_read_by_element (const OrtrainValue *value)
 {
@@ -617,11 +405,12 @@ is_read_by_element (const OrtrainValue *value)
   return FALSE;
 }
 
-/* Elements of a channel below which three numbers for each are more than a few. */
+/* With fewer elements in a channel, three numbers for each channel take too much memory. */
 #define LEAST_CHANNEL 16
 
-/* y of statistics, and the gradient, too, which then need not take them itself. The backward pass takes them again: beside x
- * nothing is kept. Where products alone read y, it is in memory anyway, and one pass is better than two. */
+/* Computes the statistics in a node of their own, and y of them; the gradient reads them, too, and need not compute them
+ * itself. The backward pass computes them again, so that only x is kept. Where only products read y, it is in memory in any
+ * case, and one pass is better than two. */
 static gboolean
 split_group_norm (OrtrainNode *node, OrtrainNode *before, GError **error)
 {
@@ -634,7 +423,8 @@ split_group_norm (OrtrainNode *node, OrtrainNode *before, GError **error)
   if (y == NULL || x->rank < 3 || inner < LEAST_CHANNEL || !is_read_by_element (y))
     return TRUE;
   OrtrainValue *inputs[] = { x, scale };
-  OrtrainNode *statistics = insert_beside (node, before, ORTRAIN_DOMAIN, "GroupNormStatistics", inputs, 2, 3);
+  OrtrainNode *statistics =
+      ortrain_norm_insert_part (node, before, ORTRAIN_DOMAIN, "GroupNormStatistics", inputs, 2, 3);
   static const char *const copied[] = { "num_groups", "epsilon" };
   if (ortrain_attributes_has (node->attributes, copied[0]))
     ortrain_attributes_set_int (statistics->attributes, copied[0],
@@ -644,9 +434,9 @@ split_group_norm (OrtrainNode *node, OrtrainNode *before, GError **error)
   if (!ortrain_ops_infer_node (statistics, error))
     return FALSE;
   OrtrainValue *mean = ortrain_node_output (statistics, 0), *inverse = ortrain_node_output (statistics, 1);
-  OrtrainValue *bias = along_channels (node, before, ortrain_node_input (node, 2), x->rank, error);
+  OrtrainValue *bias = ortrain_norm_view_channels (node, before, ortrain_node_input (node, 2), x->rank, error);
   OrtrainValue *operands[] = { x, mean, ortrain_node_output (statistics, 2), bias };
-  if (bias == NULL || !insert_apply (node, before, operands, error))
+  if (bias == NULL || !ortrain_norm_insert_apply (node, before, operands, error))
     return FALSE;
   const gint64 groups = ortrain_attributes_get_int (node->attributes, copied[0], 0);
   g_autofree OrtrainUse *uses = g_memdup2 (x->uses.items, x->uses.n * sizeof (OrtrainUse));
@@ -735,12 +525,6 @@ gradient_lrn (OrtrainGradContext *ctx, GError **error)
 }
 
 /* clang-format off */
-#define GRAD_FIELDS(op, n_min, n_max, n_out, operands, func, sums, body)                                                                     \
-  .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = n_min, .max_inputs = n_max, .min_outputs = 1,        \
-  .max_outputs = n_out, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = operands, .infer = func,                              \
-  .optional_inputs = (n_min) == 6 ? 1 << 3 | 1 << 4 : 0, .zero_sums = sums, .expand = body
-#define GRAD(op, n_min, n_max, n_out, operands, func, sums, body)                                                                            \
-  { GRAD_FIELDS (op, n_min, n_max, n_out, operands, func, sums, body) }
 #define ADD_NORM(op, body)                                                                                             \
   { .name = op, .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_INSIDE, .since = 1, .min_inputs = 4,                  \
     .max_inputs = 4, .min_outputs = 4, .max_outputs = 4, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0",                \
@@ -748,39 +532,23 @@ gradient_lrn (OrtrainGradContext *ctx, GError **error)
 #define SCALE_AND_BIAS(where)                                                                                          \
   .flags = ORTRAIN_OP_NORMALIZES | ORTRAIN_OP_ONE_PASS, .weight_inputs = 1 << 1 | 1 << 2, .channels = where,                                 \
   .input_roles = { [1] = "scale", [2] = "bias" }
-#define BATCH_NORM_OPERANDS                                                                                            \
-  .flags = ORTRAIN_OP_NORMALIZES | ORTRAIN_OP_ONE_PASS, .weight_inputs = 1 << 1 | 1 << 2, .channels = ORTRAIN_CHANNELS_SECOND,               \
-  .statistic_inputs = 1 << 3 | 1 << 4,                                                                                 \
-  .input_roles = { NULL, "scale", "bias", "running statistic", "running statistic" }
-
 static const OrtrainOpDef ops[] = {
-  { .name = "BatchNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 7, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_batch_norm,
-    .gradient = gradient_batch_norm, .upgrade = upgrade_batch_norm, .training_form = "BatchNormTrain", BATCH_NORM_OPERANDS },
-  { .name = "BatchNormTrain", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_INSIDE, .since = 1, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 6, .dtypes = ORTRAIN_DTYPES_FLOAT, .optional_inputs = 1 << 3 | 1 << 4, .types = ".0",
-    .saved_outputs = 1 << 3 | 1 << 4 | 1 << 5, .split = split_batch_norm,
-    .infer = infer_batch_norm, .gradient = gradient_batch_norm_train, .inference_form = "BatchNormalization", BATCH_NORM_OPERANDS, .restore = ortrain_body_restore_batch_norm, .expand = ortrain_body_batch_norm_train },
   /* (x, mean, factor, bias) {norm} → (x - mean)·factor + bias; norm: the operator of ONNX that it stands for */
   { .name = "NormApply", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 4, .max_inputs = 4, .min_outputs = 1, .max_outputs = 1,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".f", .flags = ORTRAIN_OP_POINTWISE | ORTRAIN_OP_NO_GRADIENT,
     .infer = ortrain_infer_elementwise, .expand = ortrain_body_norm_apply },
-  GRAD ("BatchNormGrad", 5, 5, 3, ".0", infer_batch_norm_grad, ortrain_zero_sums_batch_norm_grad, ortrain_body_batch_norm_grad),
-  { .name = "BatchNormFrozenGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 5,
-    .min_outputs = 1, .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .optional_inputs = 1 << 1,
-    .infer = infer_batch_norm_grad, .zero_sums = ortrain_zero_sums_batch_norm_frozen_grad, .expand = ortrain_body_batch_norm_frozen_grad },
   { .name = "LayerNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 17, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_layer_norm, .upgrade = upgrade_layer_norm, .of_sum = "AddLayerNormalization",
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_LAST) },
-  { GRAD_FIELDS ("LayerNormGrad", 5, 5, 3, ".00f3", infer_layer_norm_grad, ortrain_zero_sums_layer_norm_grad, ortrain_body_layer_norm_grad),
+  { ORTRAIN_NORM_GRADIENT_FIELDS ("LayerNormGrad", 5, 5, 3, ".00f3", infer_layer_norm_grad, ortrain_zero_sums_layer_norm_grad, ortrain_body_layer_norm_grad),
     .plus_input = "AddLayerNormGrad" },
-  GRAD ("AddLayerNormGrad", 6, 6, 3, ".00f30", infer_add_layer_norm_grad, NULL, ortrain_body_layer_norm_grad),
+  ORTRAIN_NORM_GRADIENT ("AddLayerNormGrad", 6, 6, 3, ".00f30", infer_add_layer_norm_grad, NULL, ortrain_body_layer_norm_grad),
   ADD_NORM ("AddLayerNormalization", ortrain_body_add_layer_norm),
   { .name = "RMSNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 23, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_rms_norm, .upgrade = upgrade_layer_norm, .of_sum = "AddRMSNormalization",
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_LAST) },
-  { GRAD_FIELDS ("RMSNormGrad", 3, 3, 2, ".0", infer_layer_norm_grad, NULL, ortrain_body_rms_norm_grad), .plus_input = "AddRMSNormGrad" },
-  GRAD ("AddRMSNormGrad", 6, 6, 2, ".0", infer_add_layer_norm_grad, NULL, ortrain_body_rms_norm_grad),
+  { ORTRAIN_NORM_GRADIENT_FIELDS ("RMSNormGrad", 3, 3, 2, ".0", infer_layer_norm_grad, NULL, ortrain_body_rms_norm_grad), .plus_input = "AddRMSNormGrad" },
+  ORTRAIN_NORM_GRADIENT ("AddRMSNormGrad", 6, 6, 2, ".0", infer_add_layer_norm_grad, NULL, ortrain_body_rms_norm_grad),
   ADD_NORM ("AddRMSNormalization", ortrain_body_add_rms_norm),
   { .name = "GroupNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 18, .form_since = 21, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_group_norm, .gradient = gradient_group_norm,
@@ -793,7 +561,7 @@ static const OrtrainOpDef ops[] = {
   { .name = "GroupNormStatistics", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_INSIDE, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
     .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_SUMMARIZES,
     .infer = infer_group_norm_statistics, .expand = ortrain_body_group_norm_statistics },
-  { GRAD_FIELDS ("GroupNormGrad", 3, 5, 3, ".00f3", infer_group_norm_grad, ortrain_zero_sums_group_norm_grad, ortrain_body_group_norm_grad),
+  { ORTRAIN_NORM_GRADIENT_FIELDS ("GroupNormGrad", 3, 5, 3, ".00f3", infer_group_norm_grad, ortrain_zero_sums_group_norm_grad, ortrain_body_group_norm_grad),
     .kind = ORTRAIN_OP_KIND_GROUP_NORM_GRADIENT },
   { .name = "LpNormalization", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .upgrade = upgrade_lp_norm },
@@ -801,7 +569,7 @@ static const OrtrainOpDef ops[] = {
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .upgrade = upgrade_mean_variance },
   { .name = "LRN", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .gradient = gradient_lrn, .channels = ORTRAIN_CHANNELS_ALIGNED },
-  GRAD ("LRNGrad", 2, 2, 1, ".0", infer_norm_grad, NULL, ortrain_body_lrn_grad),
+  ORTRAIN_NORM_GRADIENT ("LRNGrad", 2, 2, 1, ".0", ortrain_norm_infer_gradient, NULL, ortrain_body_lrn_grad),
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (normalization, ops);

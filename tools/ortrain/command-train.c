@@ -3,166 +3,23 @@
 
 #include "confusion-table.h"
 #include "core/ortrain-text-private.h"
-#include "memory-view.h"
 #include "standardize.h"
 #include "train-data.h"
 #include "train-metrics.h"
+#include "train-run.h"
 #include "train-schedule.h"
-#include "trainer/ortrain-progress-display-private.h"
 
 #include <errno.h>
-#include <glib-unix.h>
 #include <glib/gstdio.h>
 #include <math.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
-
-/* What ends a training with its state saved: Ctrl-C, a request to end, and a terminal that is closed. */
-static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-#define N_SIGNALS G_N_ELEMENTS (signals)
-
-typedef struct
-{
-  GMainLoop *loop;
-  GCancellable *cancellable;
-  gboolean caught[N_SIGNALS];
-  guint sources[N_SIGNALS];
-  int signal; /* the one that came; 0: none */
-  OrtrainProgressDisplay display;
-  MemoryView memory; /* above its last line */
-  OrtrainTrainingHistory *history;
-  GError *error;
-} Run;
-
-/* Before and after lines that stay. */
-static void
-hide_progress (Run *run)
-{
-  ortrain_progress_display_hide (&run->display);
-  memory_view_hide (&run->memory);
-}
-
-static void
-show_progress (Run *run)
-{
-  fflush (stdout);
-  memory_view_show (&run->memory);
-}
-
-static void
-forget_signals (Run *run)
-{
-  for (guint i = 0; i < N_SIGNALS; i++)
-    if (run->sources[i] != 0)
-      g_source_remove (run->sources[i]);
-  memset (run->sources, 0, sizeof run->sources);
-}
-
-static gboolean
-on_signal (Run *run, guint which)
-{
-  forget_signals (run);
-  for (guint i = 0; i < N_SIGNALS; i++)
-    if (run->caught[i])
-      signal (signals[i], SIG_DFL); /* a second one ends the program at once, whatever it is at */
-  if (signals[which] != SIGINT)
-    signal (SIGPIPE, SIG_IGN); /* who reads may be gone as well, and the state is still to be saved */
-  run->signal = signals[which];
-  hide_progress (run);
-  g_print ("Stopping; once more stops at once …\n");
-  show_progress (run);
-  g_cancellable_cancel (run->cancellable);
-  return G_SOURCE_CONTINUE; /* it was removed */
-}
-
-static gboolean
-on_interrupt (gpointer data)
-{
-  return on_signal (data, 0);
-}
-
-static gboolean
-on_request (gpointer data)
-{
-  return on_signal (data, 1);
-}
-
-static gboolean
-on_hang_up (gpointer data)
-{
-  return on_signal (data, 2);
-}
-
-/* What whoever started the program has it ignore, as nohup does, is ignored. */
-static void
-catch_signals (Run *run)
-{
-  static const GSourceFunc handlers[N_SIGNALS] = { on_interrupt, on_request, on_hang_up };
-  for (guint i = 0; i < N_SIGNALS; i++)
-    {
-      struct sigaction now;
-      run->caught[i] = signals[i] == SIGINT || sigaction (signals[i], NULL, &now) != 0 || now.sa_handler != SIG_IGN;
-      if (run->caught[i])
-        run->sources[i] = g_unix_signal_add (signals[i], handlers[i], run);
-    }
-}
 
 /* A loss that has run away is not written out in full. */
 static char *
 format_loss (double loss)
 {
   return g_strdup_printf (fabs (loss) < 1e5 ? "%.4f" : "%.4g", loss);
-}
-
-static void
-on_not_finite (OrtrainTrainingSession *session, gpointer data)
-{
-  Run *run = data;
-  hide_progress (run);
-  g_printerr ("ortrain: The loss is not finite; training continues because of ORTRAIN_STOP_ON_NAN=0\n");
-  show_progress (run);
-  g_signal_handlers_disconnect_by_func (session, on_not_finite, data); /* once is enough */
-}
-
-static void
-on_started (OrtrainTrainer *trainer, const char *summary, gpointer data)
-{
-  Run *run = data;
-  hide_progress (run);
-  ortrain_progress_display_start (&run->display, summary);
-  show_progress (run);
-}
-
-static void
-on_progress (OrtrainTrainer *trainer, OrtrainProgress *progress, gpointer data)
-{
-  Run *run = data;
-  ortrain_progress_display_update (&run->display, progress);
-}
-
-static void
-on_epoch_ended (OrtrainTrainer *trainer, OrtrainEpochRecord *record, gpointer data)
-{
-  Run *run = data;
-  hide_progress (run);
-  ortrain_progress_display_epoch (&run->display, record);
-  show_progress (run);
-}
-
-static void
-on_phase (OrtrainTrainingSession *session, OrtrainMemoryReport *report, gpointer data)
-{
-  Run *run = data;
-  memory_view_update (&run->memory, report);
-}
-
-static void
-on_done (GObject *source, GAsyncResult *result, gpointer data)
-{
-  Run *run = data;
-  run->history = ortrain_trainer_fit_finish (ORTRAIN_TRAINER (source), result, &run->error);
-  g_main_loop_quit (run->loop);
 }
 
 /* A property that an optimizer or a loss may have. NaN: not given. */
@@ -742,38 +599,19 @@ run (int argc, char *argv[])
         "Nothing of this training will be kept: --export trained.onnx writes the trained model, --checkpoint DIR the "
         "state after each epoch.\n");
 
-  g_autoptr (GMainLoop) loop = g_main_loop_new (NULL, FALSE);
-  g_autoptr (GCancellable) cancellable = g_cancellable_new ();
-  Run state = { .loop = loop, .cancellable = cancellable };
-  ortrain_progress_display_begin (&state.display, json ? STDERR_FILENO : STDOUT_FILENO, ORTRAIN_SHOW_PROGRESS_ALWAYS,
-                                  FALSE, (guint) epochs, held_out != NULL);
-  memory_view_init (&state.memory);
-  g_signal_connect (trainer, "started", G_CALLBACK (on_started), &state);
-  g_signal_connect (trainer, "progress", G_CALLBACK (on_progress), &state);
-  g_signal_connect (trainer, "epoch-ended", G_CALLBACK (on_epoch_ended), &state);
-  static const char *const phases[] = { "pre-forward",   "post-forward", "pre-backward",
-                                        "post-backward", "pre-update",   "post-update" };
-  for (guint i = 0; memory && i < G_N_ELEMENTS (phases); i++)
-    g_signal_connect (session, phases[i], G_CALLBACK (on_phase), &state);
-  if (!ortrain_training_options_get_stop_on_nan (options))
-    g_signal_connect (session, "not-finite", G_CALLBACK (on_not_finite), &state);
-  catch_signals (&state);
-  ortrain_trainer_fit_async (trainer, cancellable, on_done, &state);
-  g_main_loop_run (loop);
-  ortrain_progress_display_hide (&state.display);
-  memory_view_clear (&state.memory);
-
-  if (g_error_matches (state.error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
+  TrainRun state = { .fd = json ? STDERR_FILENO : STDOUT_FILENO,
+                     .n_epochs = (guint) epochs,
+                     .validates = held_out != NULL,
+                     .shows_memory = memory };
+  g_autoptr (OrtrainTrainingHistory) history = train_run (&state, trainer, session, &error);
+  if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
     {
-      g_clear_error (&state.error);
+      g_clear_error (&error);
       g_print ("Stopped. The state is in %s. To go on:\n  %s\n", checkpoint, again);
-      forget_signals (&state);
       return (ExitStatus) (EXIT_SIGNAL + state.signal);
     }
-  forget_signals (&state);
-  if (state.error != NULL)
-    return fail_training (state.error, export, asked || resume ? checkpoint : NULL);
-  g_autoptr (OrtrainTrainingHistory) history = state.history;
+  if (history == NULL)
+    return fail_training (error, export, asked || resume ? checkpoint : NULL);
   if (ortrain_training_history_get_n_epochs (history) == 0 && ortrain_training_history_get_stopped_early (history))
     g_print ("Training came to an early end before; a larger --patience goes on\n");
   else if (ortrain_training_history_get_n_epochs (history) == 0)
@@ -805,8 +643,7 @@ run (int argc, char *argv[])
     return command_fail (error);
   if (matrix != NULL && !json)
     {
-      g_autofree char *table = confusion_table_format (matrix, ortrain_csv_format_get_classes (format),
-                                                       ortrain_progress_display_get_columns (&state.display));
+      g_autofree char *table = confusion_table_format (matrix, ortrain_csv_format_get_classes (format), state.columns);
       g_print ("%s\n", table);
     }
   if (json)
