@@ -3,6 +3,7 @@
 
 #include "core/ortrain-checked-private.h"
 #include "ops/ortrain-op-private.h"
+#include "transform/ortrain-node-setup-private.h"
 
 #include <string.h>
 
@@ -152,16 +153,7 @@ ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError 
         return FALSE;
     }
 
-  const OrtrainKernelSetup setup = {
-    .op_type = node->op_type,
-    .domain = node->domain,
-    .attributes = node->attributes,
-    .body = (GObject *) node->body,
-    .inputs = operands,
-    .outputs = operands + n_inputs,
-    .n_inputs = n_inputs,
-    .n_outputs = n_outputs,
-  };
+  const OrtrainKernelSetup setup = ortrain_node_make_setup (node, operands, operands + n_inputs);
   OrtrainProvider *provider = node->on_host ? self->request->host : self->request->provider;
   info->kernel = ortrain_kernel_cache_prepare (self->request->cache, provider, &setup, error);
   if (info->kernel == NULL)

@@ -6,6 +6,7 @@
 #include "provider/ortrain-kernel-cache-private.h"
 #include "provider/ortrain-provider-private.h"
 #include "tensor/ortrain-tensor-private.h"
+#include "transform/ortrain-node-setup-private.h"
 
 #include <string.h>
 
@@ -56,16 +57,7 @@ is_taken (const OrtrainNode *node, gint64 size, GError **error)
       if (!fill_operand (value, size, dims + (gsize) i * ORTRAIN_MAX_RANK, &operands[i]))
         return TRUE;
     }
-  const OrtrainKernelSetup setup = {
-    .op_type = node->op_type,
-    .domain = node->domain,
-    .attributes = node->attributes,
-    .body = (GObject *) node->body,
-    .inputs = operands,
-    .outputs = operands + n_inputs,
-    .n_inputs = n_inputs,
-    .n_outputs = n_outputs,
-  };
+  const OrtrainKernelSetup setup = ortrain_node_make_setup (node, operands, operands + n_inputs);
   OrtrainPreparedKernel *kernel = ortrain_kernel_cache_prepare (NULL, ortrain_provider_get_host (), &setup, error);
   if (kernel == NULL)
     return FALSE;

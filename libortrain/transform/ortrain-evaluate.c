@@ -5,6 +5,7 @@
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
+#include "transform/ortrain-node-setup-private.h"
 
 #include <string.h>
 
@@ -181,17 +182,8 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, const gboolean *con
       g_prefix_error (error, "%s: ", text);
       return FALSE;
     }
-  OrtrainKernelSetup setup = {
-    .op_type = node->op_type,
-    .domain = node->domain,
-    .attributes = node->attributes,
-    .body = (GObject *) node->body,
-    .inputs = in,
-    .outputs = out,
-    .n_inputs = n_inputs,
-    .n_outputs = n_outputs,
-    .provider = context->provider,
-  };
+  OrtrainKernelSetup setup = ortrain_node_make_setup (node, in, out);
+  setup.provider = context->provider;
   if (!ortrain_kernel_prepare (kernel, &setup, error))
     {
       g_autofree char *text = ortrain_node_describe (node);

@@ -12,25 +12,29 @@ put (const char *root, const char *name, const char *text)
   g_assert_true (g_file_set_contents (path, text, -1, NULL));
 }
 
-/* The least of what a group and those above it leave; files that are only cached do not count as used. */
+/* The smallest rest of a group and of the groups above it; cached files do not count as used. */
 static void
 test_versions (void)
 {
+  static const char *const files[][2] = {
+    { "memory.max", "1\n" }, /* beside the files of version 1, where it belongs to no group */
+    { "memory.current", "0\n" },
+    { "a/memory.max", "1000000\n" },
+    { "a/memory.current", "400000\n" },
+    { "a/memory.stat", "anon 5\ninactive_file 100000\nactive_file 7\n" },
+    { "a/b/memory.max", "max\n" },
+    { "a/b/memory.current", "300000\n" },
+    { "c/memory.max", "5000\n" },
+    { "c/memory.current", "6000\n" },
+    { "memory/x/memory.limit_in_bytes", "70000\n" },
+    { "memory/x/memory.usage_in_bytes", "60000\n" },
+    { "memory/x/memory.stat", "inactive_file 1\ntotal_inactive_file 20000\n" },
+    { "memory/memory.limit_in_bytes", "9223372036854771712\n" },
+    { "memory/memory.usage_in_bytes", "60000\n" },
+  };
   g_autofree char *root = g_dir_make_tmp ("ortrain-XXXXXX", NULL);
-  put (root, "memory.max", "1\n"); /* beside the first version, nobody's */
-  put (root, "memory.current", "0\n");
-  put (root, "a/memory.max", "1000000\n");
-  put (root, "a/memory.current", "400000\n");
-  put (root, "a/memory.stat", "anon 5\ninactive_file 100000\nactive_file 7\n");
-  put (root, "a/b/memory.max", "max\n");
-  put (root, "a/b/memory.current", "300000\n");
-  put (root, "c/memory.max", "5000\n");
-  put (root, "c/memory.current", "6000\n");
-  put (root, "memory/x/memory.limit_in_bytes", "70000\n");
-  put (root, "memory/x/memory.usage_in_bytes", "60000\n");
-  put (root, "memory/x/memory.stat", "inactive_file 1\ntotal_inactive_file 20000\n");
-  put (root, "memory/memory.limit_in_bytes", "9223372036854771712\n");
-  put (root, "memory/memory.usage_in_bytes", "60000\n");
+  for (guint i = 0; i < G_N_ELEMENTS (files); i++)
+    put (root, files[i][0], files[i][1]);
   g_autofree char *limit = g_build_filename (root, "memory.max", NULL);
 
   g_assert_cmpuint (ortrain_cgroup_get_available (root, "0::/a/b\n"), ==, 1);

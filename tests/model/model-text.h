@@ -32,28 +32,6 @@ model_text_type (const char *name)
   g_error ("no type %s", name);
 }
 
-static inline Proto *
-model_text_value (const char *name, gint type, const char *sizes)
-{
-  Proto *p = proto_new (), *shape = proto_new (), *tensor = proto_new (), *outer = proto_new ();
-  g_auto (GStrv) list = g_strsplit (sizes != NULL ? sizes : "", ",", -1);
-  for (guint i = 0; list[i] != NULL; i++)
-    {
-      Proto *dim = proto_new ();
-      if (g_ascii_isdigit (*list[i]))
-        proto_int (dim, 1, g_ascii_strtoll (list[i], NULL, 10));
-      else
-        proto_string (dim, 2, list[i]);
-      proto_message (shape, 1, dim);
-    }
-  proto_int (tensor, 1, type);
-  proto_message (tensor, 2, shape);
-  proto_message (outer, 1, tensor);
-  proto_string (p, 1, name);
-  proto_message (p, 2, outer);
-  return p;
-}
-
 /* values: NULL for numbers between -1 and 1 that follow from the name */
 static inline Proto *
 model_text_tensor (const char *name, gint type, const char *sizes, const char *values)
@@ -161,7 +139,8 @@ model_text_graph (const char *const *texts, guint index)
       if (words[0] == NULL || *words[0] == '\0')
         continue;
       if (g_str_equal (words[0], "in"))
-        proto_message (graph, 11, model_text_value (words[1], model_text_type (words[2]), words[3]));
+        proto_message (graph, 11,
+                       proto_symbolic_value (words[1], model_text_type (words[2]), words[3] != NULL ? words[3] : ""));
       else if (g_str_equal (words[0], "weight"))
         proto_message (graph, 5, model_text_tensor (words[1], model_text_type (words[2]), words[3], NULL));
       else if (g_str_equal (words[0], "const"))
@@ -218,6 +197,17 @@ model_text_feed (OrtrainDType dtype, const gint64 *dims, gsize rank, guint seed)
   OrtrainTensor *tensor = ortrain_tensor_cast (wide, dtype, &error);
   g_assert_no_error (error);
   return tensor;
+}
+
+/* One feed, "x": [n_rows, n_columns] float64 */
+static inline OrtrainTensorDict *
+model_text_feed_matrix (gint64 n_rows, gint64 n_columns)
+{
+  const gint64 dims[] = { n_rows, n_columns };
+  OrtrainTensorDict *feeds = ortrain_tensor_dict_new ();
+  g_autoptr (OrtrainTensor) x = model_text_feed (ORTRAIN_DTYPE_FLOAT64, dims, 2, 1);
+  ortrain_tensor_dict_set (feeds, "x", x);
+  return feeds;
 }
 
 static inline void

@@ -117,42 +117,51 @@ proto_int_attribute (Proto *node, const char *name, gint64 value)
   proto_message (node, 5, p);
 }
 
+/* Takes the shape. NULL: the rank is not declared. */
 static inline Proto *
-proto_value (const char *name, gint type, const gint64 *dims)
+proto_value_of_shape (const char *name, gint type, Proto *shape)
 {
-  Proto *p = proto_new (), *shape = proto_new (), *tensor = proto_new (), *outer = proto_new ();
-  for (; *dims >= 0; dims++)
-    {
-      Proto *dim = proto_new ();
-      proto_int (dim, 1, *dims);
-      proto_message (shape, 1, dim);
-    }
+  Proto *p = proto_new (), *tensor = proto_new (), *outer = proto_new ();
   proto_int (tensor, 1, type);
-  proto_message (tensor, 2, shape);
+  if (shape != NULL)
+    proto_message (tensor, 2, shape);
   proto_message (outer, 1, tensor);
   proto_string (p, 1, name);
   proto_message (p, 2, outer);
   return p;
 }
 
-/* symbols: names of dimensions separated by commas */
 static inline Proto *
-proto_symbolic_value (const char *name, gint type, const char *symbols)
+proto_value (const char *name, gint type, const gint64 *dims)
 {
-  Proto *p = proto_new (), *shape = proto_new (), *tensor = proto_new (), *outer = proto_new ();
-  g_auto (GStrv) list = g_strsplit (symbols, ",", -1);
+  Proto *shape = proto_new ();
+  for (; *dims >= 0; dims++)
+    {
+      Proto *dim = proto_new ();
+      proto_int (dim, 1, *dims);
+      proto_message (shape, 1, dim);
+    }
+  return proto_value_of_shape (name, type, shape);
+}
+
+/* sizes: numbers, names, and "_" for an unknown size, separated by commas; "": a scalar */
+static inline Proto *
+proto_symbolic_value (const char *name, gint type, const char *sizes)
+{
+  Proto *shape = proto_new ();
+  g_auto (GStrv) list = g_strsplit (sizes, ",", -1);
   for (guint i = 0; list[i] != NULL; i++)
     {
       Proto *dim = proto_new ();
-      proto_string (dim, 2, list[i]);
+      char *end;
+      const gint64 number = g_ascii_strtoll (list[i], &end, 10);
+      if (end != list[i] && *end == '\0')
+        proto_int (dim, 1, number);
+      else if (!g_str_equal (list[i], "_"))
+        proto_string (dim, 2, list[i]);
       proto_message (shape, 1, dim);
     }
-  proto_int (tensor, 1, type);
-  proto_message (tensor, 2, shape);
-  proto_message (outer, 1, tensor);
-  proto_string (p, 1, name);
-  proto_message (p, 2, outer);
-  return p;
+  return proto_value_of_shape (name, type, shape);
 }
 
 /* Takes the graph. */

@@ -3,16 +3,6 @@
 
 /* Sequences of tensors, which are resolved when a file is read, against models that do without them. */
 
-static OrtrainTensorDict *
-make_feeds (gint64 n)
-{
-  const gint64 dims[] = { n, 7 };
-  OrtrainTensorDict *feeds = ortrain_tensor_dict_new ();
-  g_autoptr (OrtrainTensor) x = model_text_feed (ORTRAIN_DTYPE_FLOAT64, dims, 2, 1);
-  ortrain_tensor_dict_set (feeds, "x", x);
-  return feeds;
-}
-
 #define HEAD                                                                                                           \
   "in x f64 n,7\nweight w f64 7,7\nconst zero i64 = 0\nconst one i64 = 1\nconst two i64 = 2\nconst last i64 = -1\n"    \
   "const three i64 = 3\nconst axis0 i64 1 = 0\nconst axis1 i64 1 = 1\nout y\nMatMul x,w -> h\n"
@@ -20,7 +10,7 @@ make_feeds (gint64 n)
 static void
 check (const char *text, const char *expected, gint64 n)
 {
-  g_autoptr (OrtrainTensorDict) feeds = make_feeds (n);
+  g_autoptr (OrtrainTensorDict) feeds = model_text_feed_matrix (n, 7);
   g_autofree char *a = g_strconcat (HEAD, text, NULL), *b = g_strconcat (HEAD, expected, NULL);
   model_text_compare ((const char *const[]){ a, NULL }, (const char *const[]){ b, NULL }, 18, feeds, 1e-13);
 }
@@ -96,7 +86,7 @@ test_branches (void)
 {
   static const char *const then_text = "out a\nSequenceAt q,one -> a", *const else_text =
                                                                            "out b\nSequenceAt q,zero -> b";
-  g_autoptr (OrtrainTensorDict) feeds = make_feeds (3);
+  g_autoptr (OrtrainTensorDict) feeds = model_text_feed_matrix (3, 7);
   const char *const text =
       HEAD "Sin h -> s\nSequenceConstruct h,s -> q\nShape x -> d\nGather d,one -> e\nconst seven i64 = 7\n"
            "Equal e,seven -> c\nIf c -> y then_branch=$0 else_branch=$1";

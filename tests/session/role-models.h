@@ -80,16 +80,6 @@ set_ints (Proto *node, const char *name, const gint64 *numbers)
 }
 
 G_GNUC_UNUSED static void
-set_int (Proto *node, const char *name, gint64 number)
-{
-  Proto *attribute = proto_new ();
-  proto_string (attribute, 1, name);
-  proto_int (attribute, 3, number);
-  proto_int (attribute, 20, 2);
-  proto_message (node, 5, attribute);
-}
-
-G_GNUC_UNUSED static void
 add_node (Proto *graph, const char *op_type, const char *inputs, const char *outputs)
 {
   proto_message (graph, 1, proto_node (op_type, inputs, outputs));

@@ -3,16 +3,6 @@
 
 /* Branches that shapes decide are trained through: outputs, losses and gradients are those of models without a branch. */
 
-static OrtrainTensorDict *
-make_feeds (gint64 rows)
-{
-  const gint64 dims[] = { rows, 3 };
-  OrtrainTensorDict *feeds = ortrain_tensor_dict_new ();
-  g_autoptr (OrtrainTensor) x = model_text_feed (ORTRAIN_DTYPE_FLOAT64, dims, 2, 1);
-  ortrain_tensor_dict_set (feeds, "x", x);
-  return feeds;
-}
-
 #define ROWS                                                                                                           \
   "in x f64 b,3\nweight u f64 3,3\nweight v f64 3,3\nconst zero i64 = 0\nconst two i64 = 2\nconst four i64 = 4\n"      \
   "const nought f64 = 0\nout y\nMatMul x,u -> h\n"
@@ -23,7 +13,7 @@ make_feeds (gint64 rows)
 static void
 check (const char *const *texts, const char *expected, gint64 rows)
 {
-  g_autoptr (OrtrainTensorDict) feeds = make_feeds (rows);
+  g_autoptr (OrtrainTensorDict) feeds = model_text_feed_matrix (rows, 3);
   model_text_compare (texts, (const char *const[]){ expected, NULL }, 18, feeds, 1e-12);
 }
 
@@ -111,7 +101,7 @@ test_sizes (void)
   for (guint i = 0; i < 6; i++)
     {
       const gint64 dims[] = { i % 3 + 1, 3 };
-      g_autoptr (OrtrainTensorDict) feeds = make_feeds (dims[0]);
+      g_autoptr (OrtrainTensorDict) feeds = model_text_feed_matrix (dims[0], 3);
       g_autoptr (OrtrainTensor) target = model_text_feed (ORTRAIN_DTYPE_FLOAT64, dims, 2, 9);
       ortrain_tensor_dict_set (feeds, "t", target);
       ortrain_training_session_train_step (session, feeds, &error);

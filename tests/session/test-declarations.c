@@ -15,29 +15,7 @@
 static Proto *
 declare (const char *name, gint type, const char *shape)
 {
-  Proto *p = proto_new (), *tensor = proto_new (), *outer = proto_new ();
-  proto_int (tensor, 1, type);
-  if (shape != NULL)
-    {
-      Proto *dims = proto_new ();
-      g_auto (GStrv) parts = g_strsplit (shape, ",", -1);
-      for (guint i = 0; parts[i] != NULL; i++)
-        {
-          Proto *dim = proto_new ();
-          char *end;
-          const gint64 number = g_ascii_strtoll (parts[i], &end, 10);
-          if (end != parts[i] && *end == '\0')
-            proto_int (dim, 1, number);
-          else if (!g_str_equal (parts[i], "_"))
-            proto_string (dim, 2, parts[i]);
-          proto_message (dims, 1, dim);
-        }
-      proto_message (tensor, 2, dims);
-    }
-  proto_message (outer, 1, tensor);
-  proto_string (p, 1, name);
-  proto_message (p, 2, outer);
-  return p;
+  return shape != NULL ? proto_symbolic_value (name, type, shape) : proto_value_of_shape (name, type, NULL);
 }
 
 static void

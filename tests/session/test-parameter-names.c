@@ -436,8 +436,8 @@ check_values_of_classes (const char *values, const char *list, gboolean is_train
     add_signature (graph, list);
   add_ints (graph, "axis", (const gint64[]){ 1 }, 1);
   Proto *best = proto_node ("ArgMax", "x", "class");
-  set_int (best, "axis", 1);
-  set_int (best, "keepdims", 0);
+  proto_int_attribute (best, "axis", 1);
+  proto_int_attribute (best, "keepdims", 0);
   proto_message (graph, 1, best);
   g_autofree char *looked_up = g_strconcat (values, ",class", NULL);
   add_node (graph, "Gather", looked_up, "found");

@@ -142,7 +142,7 @@ add_layer_norm (Proto *graph, const char *in, const char *out)
     {
       Proto *mean = proto_node ("ReduceMean", i == 0 ? in : "square", i == 0 ? "mean" : "variance");
       set_ints (mean, "axes", DIMS (2));
-      set_int (mean, "keepdims", 1);
+      proto_int_attribute (mean, "keepdims", 1);
       proto_message (graph, 1, mean);
       if (i > 0)
         break;
@@ -184,7 +184,7 @@ check_gain_of_deviation (gboolean by_view)
   add_node (graph, "MatMul", "x,fc.weight", "h");
   Proto *mean = proto_node ("ReduceMean", "square", "variance");
   set_ints (mean, "axes", DIMS (2));
-  set_int (mean, "keepdims", !by_view);
+  proto_int_attribute (mean, "keepdims", !by_view);
   add_node (graph, "Mul", "h,h", "square");
   proto_message (graph, 1, mean);
   add_ints (graph, "shape", DIMS (2, 3, 1), 3);
@@ -226,7 +226,7 @@ test_positions (void)
   add_node (graph, "Add", "a,sines", "c");
   Proto *mean = proto_node ("ReduceMean", "d0", "d");
   set_ints (mean, "axes", DIMS (0, 1));
-  set_int (mean, "keepdims", 0);
+  proto_int_attribute (mean, "keepdims", 0);
   add_node (graph, "MatMul", "coordinates,grid.weight", "d0");
   proto_message (graph, 1, mean);
   add_node (graph, "Add", "c,d", "y");
@@ -272,7 +272,7 @@ test_initial_states (void)
   proto_message (graph, 1, gather);
   proto_message (graph, 1, squeeze);
   Proto *lstm = proto_node ("LSTM", "x,w,r,b,,h0,c0", "y");
-  set_int (lstm, "hidden_size", 5);
+  proto_int_attribute (lstm, "hidden_size", 5);
   proto_message (graph, 1, lstm);
   EXPECT (graph, DIMS (3, 2, 4), DIMS (3, 1, 2, 5), { "w", TRUE, "input weight of LSTM" },
           { "r", TRUE, "recurrent weight of LSTM" }, { "b", TRUE, "bias of LSTM" },
@@ -320,7 +320,7 @@ test_tokens (void)
   proto_message (graph, 1, transpose);
   add_node (graph, "Expand", "token,batch", "tokens");
   Proto *concat = proto_node ("Concat", "tokens,c", "d");
-  set_int (concat, "axis", 1);
+  proto_int_attribute (concat, "axis", 1);
   proto_message (graph, 1, concat);
   add_node (graph, "Add", "d,positions", "e");
   add_node (graph, "Mul", "gamma,e", "y");

@@ -177,39 +177,47 @@ damage (const char *folder, guint how)
   g_assert_no_error (error);
 }
 
+/* Trains from a folder. damaged: its checkpoint cannot be read, which is an error, and the session stays as it was. */
+static GError *
+resume (TestModel *model, OrtrainDataset *dataset, const char *folder, guint n_epochs, gboolean validates,
+        gboolean damaged)
+{
+  GError *error = NULL;
+  g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "adamw");
+  g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
+  g_autoptr (OrtrainTensorDict) before = ortrain_training_session_get_state (session, NULL);
+  g_object_set (trainer, "epochs", n_epochs, "batch-size", 16, "checkpoint-dir", folder, "resume", TRUE, NULL);
+  if (validates)
+    g_object_set (trainer, "validation", dataset, "patience", 5, NULL);
+  g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit (trainer, NULL, &error);
+  if (!damaged)
+    {
+      g_assert_no_error (error);
+      g_assert_cmpuint (ortrain_training_history_get_n_epochs (history), ==, n_epochs);
+      return NULL;
+    }
+  g_assert_nonnull (error);
+  g_assert_null (history);
+  g_autoptr (OrtrainTensorDict) after = ortrain_training_session_get_state (session, NULL);
+  test_assert_same_bits (after, before);
+  g_assert_cmpuint (ortrain_training_session_get_step (session), ==, 0);
+  return error;
+}
+
 /* A checkpoint without its manifest, or with a damaged one, is an error, and nothing has changed; where none was saved
  * yet, training begins. */
 static void
 test_damaged (void)
 {
-  g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load ("mlp");
   g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
   for (guint how = 0; how < 7; how++)
     {
-      g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
-      for (guint run = 0; run < 2; run++)
-        {
-          g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "adamw");
-          g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
-          g_autoptr (OrtrainTensorDict) before = ortrain_training_session_get_state (session, &error);
-          g_object_set (trainer, "epochs", 2, "batch-size", 16, "checkpoint-dir", folder, "resume", TRUE, NULL);
-          g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit (trainer, NULL, &error);
-          if (run == 0)
-            {
-              g_assert_no_error (error); /* an empty folder */
-              g_assert_cmpuint (ortrain_training_history_get_n_epochs (history), ==, 2);
-              damage (folder, how);
-              continue;
-            }
-          g_assert_nonnull (error);
-          g_assert_null (history);
-          g_assert_true (error->domain == ORTRAIN_CHECKPOINT_ERROR || error->domain == G_IO_ERROR);
-          g_clear_error (&error);
-          g_autoptr (OrtrainTensorDict) after = ortrain_training_session_get_state (session, &error);
-          test_assert_same_bits (after, before);
-          g_assert_cmpuint (ortrain_training_session_get_step (session), ==, 0);
-        }
+      g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", NULL);
+      resume (model, dataset, folder, 2, FALSE, FALSE);
+      damage (folder, how);
+      g_autoptr (GError) error = resume (model, dataset, folder, 2, FALSE, TRUE);
+      g_assert_true (error->domain == ORTRAIN_CHECKPOINT_ERROR || error->domain == G_IO_ERROR);
       test_remove_folder (folder);
     }
 }
@@ -218,35 +226,18 @@ test_damaged (void)
 static void
 test_damaged_best (void)
 {
-  g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load ("mlp");
   g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
-  g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", NULL);
   g_autofree char *best = g_build_filename (folder, "best", NULL);
-  for (guint run = 0; run < 2; run++)
-    {
-      g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "adamw");
-      g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
-      g_autoptr (OrtrainTensorDict) before = ortrain_training_session_get_state (session, &error);
-      g_object_set (trainer, "epochs", 2 + run, "batch-size", 16, "checkpoint-dir", folder, "resume", TRUE,
-                    "validation", dataset, "patience", 5, NULL);
-      g_autoptr (OrtrainTrainingHistory) history G_GNUC_UNUSED = ortrain_trainer_fit (trainer, NULL, &error);
-      if (run == 0)
-        {
-          g_assert_no_error (error);
-          damage (best, 2);
-          continue;
-        }
-      g_assert_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID);
-      g_clear_error (&error);
-      g_autoptr (OrtrainTensorDict) after = ortrain_training_session_get_state (session, &error);
-      test_assert_same_bits (after, before);
-      g_assert_cmpuint (ortrain_training_session_get_step (session), ==, 0);
-    }
+  resume (model, dataset, folder, 2, TRUE, FALSE);
+  damage (best, 2);
+  g_autoptr (GError) error = resume (model, dataset, folder, 3, TRUE, TRUE);
+  g_assert_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID);
   test_remove_folder (folder);
 }
 
-/* What is given counts, not what the checkpoint says: the items that were not seen, in batches of another size. */
+/* The batch size that is set counts, not the one in the checkpoint: the items not seen yet come in batches of the new size. */
 static void
 test_resume_batch_size (void)
 {

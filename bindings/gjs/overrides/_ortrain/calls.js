@@ -53,23 +53,26 @@ function init(Ortrain) {
     guard(Ortrain.Trainer.prototype);
     guard(Ortrain.TrainingSession.prototype);
 
-    // at: where a method takes its cancellable; -1: nowhere
+    // Calls the method with the call's own cancellable. at: where the method takes one; -1: nowhere
+    function run(call, original, object, args, at) {
+        if (at >= 0) {
+            while (args.length < at)
+                args.push(undefined);
+            args[at] = call.cancellable;
+        }
+        try {
+            return original.apply(object, args);
+        } catch (error) {
+            end(call);
+            throw error;
+        }
+    }
+
     function watch(prototype, name, at) {
         const original = prototype[name];
         function watched(...args) {
             const call = begin(this, at >= 0 ? args[at] : null);
-            if (at >= 0) {
-                while (args.length < at)
-                    args.push(undefined);
-                args[at] = call.cancellable;
-            }
-            let result;
-            try {
-                result = original.apply(this, args);
-            } catch (error) {
-                end(call);
-                throw error;
-            }
+            const result = run(call, original, this, args, at);
             if (!(result instanceof Promise)) {
                 end(call);
                 return result;
@@ -84,24 +87,14 @@ function init(Ortrain) {
     watch(Ortrain.Trainer.prototype, 'fit', 0);
     watch(Ortrain.Trainer.prototype, 'evaluate', 1);
 
-    // Promises are watched; with a callback it is what the library has.
+    // A call that returns a promise is watched. With a callback, it is the library's own method.
     function watchAsync(prototype, name, at) {
         const original = prototype[name];
         prototype[name] = function (...args) {
             if (args.length > at + 1)
                 return original.apply(this, args);
             const call = begin(this, args[at]);
-            while (args.length < at)
-                args.push(undefined);
-            args[at] = call.cancellable;
-            let result;
-            try {
-                result = original.apply(this, args);
-            } catch (error) {
-                end(call);
-                throw error;
-            }
-            return result.finally(() => end(call));
+            return run(call, original, this, args, at).finally(() => end(call));
         };
     }
     watchAsync(Ortrain.Trainer.prototype, 'fit_async', 0);
@@ -112,7 +105,8 @@ function init(Ortrain) {
     for (const name of ['save_checkpoint_async', 'load_checkpoint_async'])
         watchAsync(Ortrain.TrainingSession.prototype, name, 1);
 
-    // For methods of the user that the library asks for no error: the innermost call throws it. Whether there is one.
+    // For methods of the user that cannot return an error to the library: the innermost call throws it. Returns whether a call
+    // is under way.
     return error => {
         const call = underWay[underWay.length - 1];
         if (call !== undefined && !call.failed)
