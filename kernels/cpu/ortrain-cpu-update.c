@@ -16,35 +16,42 @@
 
 /* ---- numbers that are not finite ---- */
 
-/* Looked for while they are in the cache: the largest magnitude has all bits of the exponent set. */
-#define ANY_BROKEN(NAME, BITS, EXPONENT)                                                                               \
-  static guint8 any_broken_##NAME (const void *data, gint64 n)                                                         \
+/* A parameter may hold infinities; what was one before the update and still is the same one is not broken by it. In the
+ * loop that updates, this takes no pass of its own. */
+static inline guint32
+is_broken_f32 (float before, float after)
+{
+  return (after - after != 0) & (after != before);
+}
+
+static inline guint64
+is_broken_f64 (double before, double after)
+{
+  return (after - after != 0) & (after != before);
+}
+
+/* Of 16 bits, whose rounding may break what the update has not: looked for while they are in the cache. The largest
+ * magnitude has all bits of the exponent set. */
+#define ANY_BROKEN(NAME, EXPONENT)                                                                                     \
+  static gboolean any_broken_##NAME (const guint16 *x, gint64 n)                                                       \
   {                                                                                                                    \
-    const guint##BITS *x = data;                                                                                       \
-    guint##BITS most = 0;                                                                                              \
+    guint16 most = 0;                                                                                                  \
     for (gint64 i = 0; i < n; i++)                                                                                     \
-      {                                                                                                                \
-        const guint##BITS magnitude = x[i] & (guint##BITS) (G_MAXUINT##BITS >> 1);                                     \
-        most = magnitude > most ? magnitude : most;                                                                    \
-      }                                                                                                                \
+      most = MAX (most, x[i] & 0x7fffu);                                                                               \
     return most >= (EXPONENT);                                                                                         \
   }                                                                                                                    \
-  /* The same but for infinities that were there before. */                                                            \
-  static guint8 any_newly_broken_##NAME (const void *before, const void *after, gint64 n)                              \
+  static gboolean any_newly_broken_##NAME (const guint16 *before, const guint16 *after, gint64 n)                      \
   {                                                                                                                    \
-    const guint##BITS *x = before, *y = after;                                                                         \
-    guint8 any = 0;                                                                                                    \
+    guint16 any = 0;                                                                                                   \
     for (gint64 i = 0; i < n; i++)                                                                                     \
       {                                                                                                                \
-        const guint##BITS magnitude = y[i] & (guint##BITS) (G_MAXUINT##BITS >> 1);                                     \
-        any |= magnitude >= (EXPONENT) && !(magnitude == (EXPONENT) && x[i] == y[i]);                                  \
+        const guint16 magnitude = after[i] & 0x7fffu;                                                                  \
+        any |= magnitude >= (EXPONENT) && !(magnitude == (EXPONENT) && before[i] == after[i]);                         \
       }                                                                                                                \
     return any;                                                                                                        \
   }
-ANY_BROKEN (f16, 16, 0x7c00u)
-ANY_BROKEN (bf16, 16, 0x7f80u)
-ANY_BROKEN (f32, 32, 0x7f800000u)
-ANY_BROKEN (f64, 64, G_GUINT64_CONSTANT (0x7ff0000000000000))
+ANY_BROKEN (f16, 0x7c00u)
+ANY_BROKEN (bf16, 0x7f80u)
 
 static gboolean
 refuse (const OrtrainKernelSetup *setup, const char *what, OrtrainDType dtype, GError **error)
@@ -155,13 +162,14 @@ typedef union
   LambPass lamb;
 } Coefficients;
 
-/* How elements move: parameters w, gradients g, and the states of the rule, or NULL. */
+/* How elements move: parameters w, gradients g, and the states of the rule, or NULL. Returns whether a parameter is no
+ * finite number any more. */
 typedef struct
 {
   void (*begin) (Coefficients *c, const Update *update, guint tensor);
-  void (*f32) (Coefficients *c, float *w, const float *g, float *s0, float *s1, gint64 n);
-  void (*blocks) (Coefficients *c, float *w, const float *g, float *s0, float *s1, gint64 n); /* of states in 8 bits */
-  void (*f64) (Coefficients *c, double *w, const double *g, double *s0, double *s1, gint64 n);
+  gboolean (*f32) (Coefficients *c, float *w, const float *g, float *s0, float *s1, gint64 n);
+  gboolean (*blocks) (Coefficients *c, float *w, const float *g, float *s0, float *s1, gint64 n); /* states in 8 bits */
+  gboolean (*f64) (Coefficients *c, double *w, const double *g, double *s0, double *s1, gint64 n);
   void (*end) (const Coefficients *c, const Update *update, guint span); /* NULL: the parameters have moved */
 } Rule;
 
@@ -266,67 +274,51 @@ encode_states (const Work *work, gint64 i, gint64 n, const float *s0, const floa
     encode_unsigned (find_block (work, 1, i), s1, ORTRAIN_STATE_N_ROWS (n));
 }
 
-typedef struct
-{
-  guint8 (*any) (const void *data, gint64 n);
-  guint8 (*any_new) (const void *before, const void *after, gint64 n);
-} BrokenFuncs;
-
-static BrokenFuncs
-get_broken_funcs (OrtrainDType dtype)
-{
-  if (dtype == ORTRAIN_DTYPE_FLOAT16)
-    return (BrokenFuncs){ any_broken_f16, any_newly_broken_f16 };
-  if (dtype == ORTRAIN_DTYPE_BFLOAT16)
-    return (BrokenFuncs){ any_broken_bf16, any_newly_broken_bf16 };
-  if (dtype == ORTRAIN_DTYPE_FLOAT64)
-    return (BrokenFuncs){ any_broken_f64, any_newly_broken_f64 };
-  return (BrokenFuncs){ any_broken_f32, any_newly_broken_f32 };
-}
-
-static guint8
+static gboolean
 run_floats (const Work *work, Coefficients *c)
 {
   const OrtrainSpanTensor *t = work->tensor;
-  const gboolean in_blocks = t->in_blocks;
+  const gboolean in_blocks = t->in_blocks, is_half = t->dtype == ORTRAIN_DTYPE_FLOAT16;
   const gboolean narrow_w = t->dtype != ORTRAIN_DTYPE_FLOAT32, narrow_g = t->gradient != ORTRAIN_DTYPE_FLOAT32;
-  const gboolean tiled = narrow_w || narrow_g || in_blocks;
-  const gint64 step = tiled ? ORTRAIN_SPAN_TILE : work->moves ? CHUNK : work->end - work->begin;
-  const BrokenFuncs look = get_broken_funcs (t->dtype);
-  const gsize size = ortrain_dtype_get_size (t->dtype);
-  guint32 before[CHUNK];
-  guint8 broken = 0;
+  const gboolean tiled = narrow_w || narrow_g || in_blocks, is_copied = t->copy != ORTRAIN_DTYPE_UNDEFINED;
+  const gint64 step = tiled ? ORTRAIN_SPAN_TILE : work->moves && is_copied ? CHUNK : work->end - work->begin;
+  gboolean broken = FALSE;
   for (gint64 i = work->begin; i < work->end; i += step)
     {
       float w_tile[ORTRAIN_SPAN_TILE], g_tile[ORTRAIN_SPAN_TILE], s0_tile[ORTRAIN_SPAN_TILE],
           s1_tile[ORTRAIN_SPAN_TILE];
+      guint16 before[ORTRAIN_SPAN_TILE];
       const gint64 n = MIN (step, work->end - i);
       guint16 *stored = (guint16 *) work->parameter + i; /* of 16 bits */
       float *w = narrow_w ? w_tile : (float *) work->parameter + i;
       const float *g = narrow_g ? g_tile : (const float *) work->gradient + i;
-      const void *parameter = (const guint8 *) work->parameter + (gsize) i * size;
-      const gboolean had_broken = work->moves && look.any (parameter, n);
-      if (had_broken)
-        memcpy (before, parameter, (gsize) n * size);
+      gboolean breaks;
       if (narrow_w)
-        ortrain_dtype_widen_n (t->dtype, w_tile, stored, n);
+        {
+          memcpy (before, stored, (gsize) n * sizeof *before);
+          ortrain_dtype_widen_n (t->dtype, w_tile, stored, n);
+        }
       if (narrow_g)
         ortrain_dtype_widen_n (t->gradient, g_tile, (const guint16 *) work->gradient + i, n);
       if (in_blocks)
         {
           decode_states (work, i, n, s0_tile, s1_tile);
-          work->rule->blocks (c, w, g, s0_tile, s1_tile, n);
+          breaks = work->rule->blocks (c, w, g, s0_tile, s1_tile, n);
         }
       else
-        work->rule->f32 (c, w, g, floats_at (work->states[0], i), floats_at (work->states[1], i), n);
+        breaks = work->rule->f32 (c, w, g, floats_at (work->states[0], i), floats_at (work->states[1], i), n);
       if (!work->moves)
         continue;
       if (in_blocks)
         encode_states (work, i, n, s0_tile, s1_tile);
       if (narrow_w)
-        store_narrow (work->update, t, stored, w, i, n);
+        {
+          store_narrow (work->update, t, stored, w, i, n);
+          breaks = (is_half ? any_broken_f16 : any_broken_bf16) (stored, n) &&
+                   (is_half ? any_newly_broken_f16 : any_newly_broken_bf16) (before, stored, n);
+        }
       store_copy (work->update, t, w, i, n);
-      broken |= had_broken ? look.any_new (before, parameter, n) : look.any (parameter, n);
+      broken = broken || breaks;
     }
   return broken;
 }
@@ -343,26 +335,21 @@ widen_to_doubles (OrtrainDType dtype, double *to, const void *gradient, gint64 f
     to[i] = from[i];
 }
 
-static guint8
+static gboolean
 run_doubles (const Work *work, Coefficients *c)
 {
   const gboolean narrow_g = work->tensor->gradient != ORTRAIN_DTYPE_FLOAT64;
-  const gint64 step = narrow_g ? ORTRAIN_SPAN_TILE : work->moves ? CHUNK : work->end - work->begin;
-  guint64 before[CHUNK];
-  guint8 broken = 0;
+  const gint64 step = narrow_g ? ORTRAIN_SPAN_TILE : work->end - work->begin;
+  gboolean broken = FALSE;
   for (gint64 i = work->begin; i < work->end; i += step)
     {
       double g_tile[ORTRAIN_SPAN_TILE], *w = (double *) work->parameter + i;
       const gint64 n = MIN (step, work->end - i);
-      const gboolean had_broken = work->moves && any_broken_f64 (w, n);
-      if (had_broken)
-        memcpy (before, w, (gsize) n * sizeof *w);
       if (narrow_g)
         widen_to_doubles (work->tensor->gradient, g_tile, work->gradient, i, n);
-      work->rule->f64 (c, w, narrow_g ? g_tile : (const double *) work->gradient + i, doubles_at (work->states[0], i),
-                       doubles_at (work->states[1], i), n);
-      if (work->moves)
-        broken |= had_broken ? any_newly_broken_f64 (before, w, n) : any_broken_f64 (w, n);
+      const gboolean breaks = work->rule->f64 (c, w, narrow_g ? g_tile : (const double *) work->gradient + i,
+                                               doubles_at (work->states[0], i), doubles_at (work->states[1], i), n);
+      broken = broken || breaks;
     }
   return broken;
 }
@@ -386,7 +373,7 @@ run_span (const Rule *rule, const Update *update, guint index)
     work.states[k] = outputs[1 + k];
   rule->begin (&c, update, span->tensor);
   update->is_broken[index] =
-      work.tensor->dtype == ORTRAIN_DTYPE_FLOAT64 ? run_doubles (&work, &c) : run_floats (&work, &c);
+      (guint8) (work.tensor->dtype == ORTRAIN_DTYPE_FLOAT64 ? run_doubles (&work, &c) : run_floats (&work, &c));
   if (rule->end != NULL)
     rule->end (&c, update, index);
 }
@@ -509,29 +496,37 @@ sgd_begin (Coefficients *c, const Update *update, guint index)
   };
 }
 
-#define SGD(NAME, T)                                                                                                   \
-  static void sgd_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict v, T *unused,    \
-                          gint64 n)                                                                                    \
+/* Runs the statement for each i; then whether it has broken a parameter. */
+#define UPDATE_EACH(NAME, statement)                                                                                   \
+  for (gint64 i = 0; i < n; i++)                                                                                       \
+    {                                                                                                                  \
+      const typeof (*w) before = w[i];                                                                                 \
+      statement;                                                                                                       \
+      broken |= is_broken_##NAME (before, w[i]);                                                                       \
+    }
+
+#define SGD(NAME, T, WORD)                                                                                             \
+  static gboolean sgd_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict v,           \
+                              T *unused, gint64 n)                                                                     \
   {                                                                                                                    \
     OrtrainSgdMath c = coefficients->sgd;                                                                              \
+    WORD broken = 0;                                                                                                   \
     if (v == NULL)                                                                                                     \
-      for (gint64 i = 0; i < n; i++)                                                                                   \
-        ortrain_sgd_element_##NAME (&c, &w[i], g[i]);                                                                  \
+      UPDATE_EACH (NAME, ortrain_sgd_element_##NAME (&c, &w[i], g[i]))                                                 \
     else if (c.nesterov)                                                                                               \
       {                                                                                                                \
         c.nesterov = 1;                                                                                                \
-        for (gint64 i = 0; i < n; i++)                                                                                 \
-          ortrain_momentum_element_##NAME (&c, &w[i], g[i], &v[i]);                                                    \
+        UPDATE_EACH (NAME, ortrain_momentum_element_##NAME (&c, &w[i], g[i], &v[i]))                                   \
       }                                                                                                                \
     else                                                                                                               \
       {                                                                                                                \
         c.nesterov = 0;                                                                                                \
-        for (gint64 i = 0; i < n; i++)                                                                                 \
-          ortrain_momentum_element_##NAME (&c, &w[i], g[i], &v[i]);                                                    \
+        UPDATE_EACH (NAME, ortrain_momentum_element_##NAME (&c, &w[i], g[i], &v[i]))                                   \
       }                                                                                                                \
+    return broken != 0;                                                                                                \
   }
-SGD (f32, float)
-SGD (f64, double)
+SGD (f32, float, guint32)
+SGD (f64, double, guint64)
 
 static const Rule sgd_rule = { sgd_begin, sgd_f32, sgd_f32, sgd_f64, NULL };
 
@@ -552,16 +547,17 @@ adam_begin (Coefficients *c, const Update *update, guint index)
                                factor (update, 4) != 0, update->scalars[ORTRAIN_UPDATE_STEP], update->gradient_scale);
 }
 
-#define ADAM(NAME, T)                                                                                                  \
-  static void adam_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict m,              \
-                           T *restrict v, gint64 n)                                                                    \
+#define ADAM(NAME, T, WORD)                                                                                            \
+  static gboolean adam_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict m,          \
+                               T *restrict v, gint64 n)                                                                \
   {                                                                                                                    \
     const OrtrainAdamMath c = coefficients->adam;                                                                      \
-    for (gint64 i = 0; i < n; i++)                                                                                     \
-      ortrain_adam_element_##NAME (&c, &w[i], g[i], &m[i], &v[i]);                                                     \
+    WORD broken = 0;                                                                                                   \
+    UPDATE_EACH (NAME, ortrain_adam_element_##NAME (&c, &w[i], g[i], &m[i], &v[i]))                                    \
+    return broken != 0;                                                                                                \
   }
-ADAM (f32, float)
-ADAM (f64, double)
+ADAM (f32, float, guint32)
+ADAM (f64, double, guint64)
 
 static const Rule adam_rule = { adam_begin, adam_f32, adam_f32, adam_f64, NULL };
 
@@ -582,16 +578,17 @@ adagrad_begin (Coefficients *c, const Update *update, guint index)
                                      update->gradient_scale, weight_decay (update, tensor), factor (update, 0) };
 }
 
-#define ADAGRAD(NAME, T)                                                                                               \
-  static void adagrad_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict h,           \
-                              T *unused, gint64 n)                                                                     \
+#define ADAGRAD(NAME, T, WORD)                                                                                         \
+  static gboolean adagrad_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict h,       \
+                                  T *unused, gint64 n)                                                                 \
   {                                                                                                                    \
     const OrtrainAdagradMath c = coefficients->adagrad;                                                                \
-    for (gint64 i = 0; i < n; i++)                                                                                     \
-      ortrain_adagrad_element_##NAME (&c, &w[i], g[i], &h[i]);                                                         \
+    WORD broken = 0;                                                                                                   \
+    UPDATE_EACH (NAME, ortrain_adagrad_element_##NAME (&c, &w[i], g[i], &h[i]))                                        \
+    return broken != 0;                                                                                                \
   }
-ADAGRAD (f32, float)
-ADAGRAD (f64, double)
+ADAGRAD (f32, float, guint32)
+ADAGRAD (f64, double, guint64)
 
 static const Rule adagrad_rule = { adagrad_begin, adagrad_f32, NULL, adagrad_f64, NULL };
 
@@ -606,9 +603,9 @@ run_adagrad (const OrtrainKernelCall *call)
  * again from the moments, so that they need no memory and the gradients stay as they are. Moments in 8 bits are moved in
  * both passes and stored by the second alone: the directions are of what they are before they are rounded. */
 
-#define LAMB(NAME, T, SQRT)                                                                                            \
-  static void lamb_first_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict m,        \
-                                 T *restrict v, gint64 n)                                                              \
+#define LAMB(NAME, T, WORD, SQRT)                                                                                      \
+  static gboolean lamb_first_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict m,    \
+                                     T *restrict v, gint64 n)                                                          \
   {                                                                                                                    \
     LambPass *pass = &coefficients->lamb;                                                                              \
     const OrtrainLambMath c = pass->math;                                                                              \
@@ -624,33 +621,38 @@ run_adagrad (const OrtrainKernelCall *call)
         pass->sums[0] += ortrain_span_sum_of_squares_##NAME (finite, len);                                             \
         pass->sums[1] += ortrain_span_sum_of_squares_##NAME (d, len);                                                  \
       }                                                                                                                \
+    return FALSE;                                                                                                      \
   }                                                                                                                    \
-  static void lamb_second_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict m,       \
-                                  T *restrict v, gint64 n)                                                             \
+  static inline void lamb_again_##NAME (const OrtrainLambMath *c, T ratio, T *w, T g, T m, T v)                        \
+  {                                                                                                                    \
+    T e = (T) c->grad_scale * g;                                                                                       \
+    T d = (T) c->weight_decay * ortrain_decaying_##NAME (*w) +                                                         \
+          m * (T) c->inv_correction1 / (SQRT (v * (T) c->inv_correction2) + (T) c->epsilon);                           \
+    ortrain_lamb_element_##NAME (ratio, w, e - e == 0 ? d : 0);                                                        \
+  }                                                                                                                    \
+  static gboolean lamb_second_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict m,   \
+                                      T *restrict v, gint64 n)                                                         \
   {                                                                                                                    \
     const LambPass *pass = &coefficients->lamb;                                                                        \
     const OrtrainLambMath c = pass->math;                                                                              \
     const T ratio = (T) pass->ratio;                                                                                   \
-    for (gint64 i = 0; i < n; i++)                                                                                     \
-      {                                                                                                                \
-        T e = (T) c.grad_scale * g[i];                                                                                 \
-        T d = (T) c.weight_decay * ortrain_decaying_##NAME (w[i]) +                                                    \
-              m[i] * (T) c.inv_correction1 / (SQRT (v[i] * (T) c.inv_correction2) + (T) c.epsilon);                    \
-        ortrain_lamb_element_##NAME (ratio, &w[i], e - e == 0 ? d : 0);                                                \
-      }                                                                                                                \
+    WORD broken = 0;                                                                                                   \
+    UPDATE_EACH (NAME, lamb_again_##NAME (&c, ratio, &w[i], g[i], m[i], v[i]))                                         \
+    return broken != 0;                                                                                                \
   }
-LAMB (f32, float, sqrtf)
-LAMB (f64, double, sqrt)
+LAMB (f32, float, guint32, sqrtf)
+LAMB (f64, double, guint64, sqrt)
 
-static void
+static gboolean
 lamb_second_blocks (Coefficients *coefficients, float *restrict w, const float *restrict g, float *restrict m,
                     float *restrict v, gint64 n)
 {
   const LambPass *pass = &coefficients->lamb;
   const OrtrainLambMath c = pass->math;
   const float ratio = (float) pass->ratio;
-  for (gint64 i = 0; i < n; i++)
-    ortrain_lamb_element_f32 (ratio, &w[i], ortrain_lamb_direction_f32 (&c, w[i], g[i], &m[i], &v[i]));
+  guint32 broken = 0;
+  UPDATE_EACH (f32, ortrain_lamb_element_f32 (ratio, &w[i], ortrain_lamb_direction_f32 (&c, w[i], g[i], &m[i], &v[i])))
+  return broken != 0;
 }
 
 /* Sums that only grow are never in 8 bits. */
