@@ -11,6 +11,13 @@
 #define MAX_INPUT_ELEMENTS 4096
 #define MAX_PLAN_BYTES ((guint64) 32 << 20) /* what is larger takes time, and finds nothing else */
 
+/* Whether a stage runs. */
+static gboolean
+is_drawn (GRand *random, guint rarity)
+{
+  return rarity <= 1 || g_rand_int_range (random, 0, (gint32) rarity) == 0;
+}
+
 void
 exercise_clear (Exercise *self)
 {
@@ -179,8 +186,9 @@ make_session (OrtrainModel *model, OrtrainTrainingOptions *options, GError **err
 /* One step. target: of the output's shape; NULL: the output itself is the loss. */
 static void
 train (Exercise *self, OrtrainModel *model, OrtrainTensorDict *feeds, const char *output, OrtrainTensor *target,
-       gboolean stop_on_nan)
+       GRand *random, guint rarity)
 {
+  const gboolean stop_on_nan = g_rand_boolean (random);
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
   g_autoptr (OrtrainLoss) loss =
@@ -196,9 +204,9 @@ train (Exercise *self, OrtrainModel *model, OrtrainTensorDict *feeds, const char
     ortrain_tensor_dict_set (feeds, "exercise.target", target);
   g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, feeds, &error);
   note (self, plan != NULL, &error);
-  if (plan != NULL)
+  if (plan != NULL && is_drawn (random, rarity))
     look_at (plan);
-  if (plan != NULL && ortrain_tensor_dict_get_size (feeds) > 1)
+  if (plan != NULL && ortrain_tensor_dict_get_size (feeds) > 1 && is_drawn (random, rarity))
     {
       g_autoptr (OrtrainMemoryPlan) other = ortrain_training_session_plan_batch (session, feeds, 3, 0, &error);
       note (self, other != NULL, &error);
@@ -214,13 +222,26 @@ train (Exercise *self, OrtrainModel *model, OrtrainTensorDict *feeds, const char
           const gboolean ok = ortrain_training_session_optimizer_step (session, &error);
           note (self, ok, &error);
         }
-      keep (self, session, feeds);
+      if (is_drawn (random, rarity))
+        keep (self, session, feeds);
     }
   ortrain_tensor_dict_remove (feeds, "exercise.target");
 }
 
+static void
+look_at_model (Exercise *self, OrtrainModel *model)
+{
+  g_autoptr (GError) error = NULL;
+  g_autofree char *text = ortrain_model_to_string (model);
+  g_autoptr (GBytes) saved = ortrain_model_export_bytes (model, NULL, &error);
+  note (self, saved != NULL, &error);
+  g_autoptr (OrtrainCheckReport) report = ortrain_model_check (model);
+  g_autofree char *report_text = ortrain_check_report_to_string (report);
+  FUZZ_CHECK (text != NULL && report_text != NULL);
+}
+
 void
-exercise_model (GBytes *bytes, GRand *random, Exercise *self)
+exercise_model (GBytes *bytes, GRand *random, guint rarity, Exercise *self)
 {
   g_autoptr (GError) error = NULL;
   *self = (Exercise){ 0 };
@@ -228,14 +249,10 @@ exercise_model (GBytes *bytes, GRand *random, Exercise *self)
   note (self, model != NULL, &error);
   if (model == NULL)
     return;
-  g_autofree char *text = ortrain_model_to_string (model);
-  g_autoptr (GBytes) saved = ortrain_model_export_bytes (model, NULL, &error);
-  note (self, saved != NULL, &error);
+  if (is_drawn (random, rarity))
+    look_at_model (self, model);
   OrtrainGraph *graph = ortrain_model_get_graph (model, &error);
   note (self, graph != NULL, &error);
-  g_autoptr (OrtrainCheckReport) report = ortrain_model_check (model);
-  g_autofree char *report_text = ortrain_check_report_to_string (report);
-  FUZZ_CHECK (text != NULL && report_text != NULL);
   if (graph == NULL)
     return;
 
@@ -252,18 +269,21 @@ exercise_model (GBytes *bytes, GRand *random, Exercise *self)
     {
       g_autoptr (OrtrainMemoryPlan) plan = ortrain_inference_session_get_memory_plan (session);
       self->n_runs++;
-      if (plan != NULL)
+      if (plan != NULL && is_drawn (random, rarity))
         look_at (plan);
     }
   /* other contents, and perhaps other shapes: plans that are kept, and inputs that decide shapes */
-  g_autoptr (OrtrainTensorDict) others = draw_feeds (graph, random);
+  g_autoptr (OrtrainTensorDict) others = is_drawn (random, rarity) ? draw_feeds (graph, random) : NULL;
   if (others != NULL)
     {
       g_autoptr (OrtrainTensorDict) again = ortrain_inference_session_run (session, others, &error);
       note (self, again != NULL, &error);
     }
-  for (guint k = 0; k < MIN (graph->outputs->len, 2); k++)
+  const guint n_outputs = MIN (graph->outputs->len, 2);
+  for (guint k = 0; k < n_outputs; k++)
     {
+      if (!is_drawn (random, MIN (rarity, n_outputs)))
+        continue;
       const OrtrainValue *output = graph->outputs->pdata[k];
       g_autofree char *name = g_strdup (output->name);
       OrtrainTensor *value = outputs != NULL ? ortrain_tensor_dict_get (outputs, name) : NULL;
@@ -272,6 +292,6 @@ exercise_model (GBytes *bytes, GRand *random, Exercise *self)
       g_autoptr (OrtrainTensor) target = NULL;
       if (value != NULL && rank > 0)
         target = draw_tensor (random, ortrain_tensor_get_dtype (value), dims, rank);
-      train (self, model, feeds, name, target, g_rand_boolean (random));
+      train (self, model, feeds, name, target, random, rarity);
     }
 }

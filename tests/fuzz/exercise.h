@@ -3,6 +3,8 @@
 
 #include <glib.h>
 
+#define EXERCISE_RARITY 6 /* in fuzzing */
+
 /* All that is done with a model: reading, looking at, checking, planning, running, training, exporting, checkpoints. */
 typedef struct
 {
@@ -11,7 +13,8 @@ typedef struct
   char *error;   /* the first message of all; NULL: none */
 } Exercise;
 
-/* The model is taken through every stage, each of which gives a result or an error. Shapes and elements of the inputs
- * are drawn: small numbers most of the time, and those at the edges of their types. */
-void exercise_model (GBytes *bytes, GRand *random, Exercise *result);
+/* The model is taken through the stages, each of which gives a result or an error. Shapes and elements of the inputs
+ * are drawn: small numbers most of the time, and those at the edges of their types. rarity: a stage is left out but for one
+ * run in so many, so that more models are tried in the same time; 1: all stages. */
+void exercise_model (GBytes *bytes, GRand *random, guint rarity, Exercise *result);
 void exercise_clear (Exercise *self);

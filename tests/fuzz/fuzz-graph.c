@@ -508,7 +508,7 @@ LLVMFuzzerTestOneInput (const guint8 *data, gsize size)
     g_file_set_contents (g_getenv ("FUZZ_GRAPH_SAVE"), g_bytes_get_data (bytes, NULL),
                          (gssize) g_bytes_get_size (bytes), NULL);
   Exercise result;
-  exercise_model (bytes, random, &result);
+  exercise_model (bytes, random, EXERCISE_RARITY, &result);
   if (g_getenv ("FUZZ_GRAPH_VERBOSE") != NULL)
     g_print ("%u runs, %u steps: %s\n", result.n_runs, result.n_steps, result.error != NULL ? result.error : "");
   exercise_clear (&result);

@@ -74,7 +74,7 @@ LLVMFuzzerTestOneInput (const guint8 *data, gsize size)
     return 0;
   g_autoptr (GRand) random = g_rand_new_with_seed (g_bytes_hash (bytes));
   Exercise result;
-  exercise_model (bytes, random, &result);
+  exercise_model (bytes, random, EXERCISE_RARITY, &result);
   exercise_clear (&result);
   return 0;
 }

@@ -83,7 +83,7 @@ test_file (gconstpointer data)
     {
       g_autoptr (GRand) random = g_rand_new_with_seed (i);
       Exercise result;
-      exercise_model (bytes, random, &result);
+      exercise_model (bytes, random, 1, &result);
       n_runs += result.n_runs;
       if (result.error != NULL)
         g_test_message ("%s", result.error);
