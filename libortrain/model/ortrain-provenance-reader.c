@@ -19,6 +19,31 @@
 #define MAX_DEPTH 64 /* of modules in modules */
 #define IDENTIFIER G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "_"
 
+/* ---- names that PyTorch gives values ---- */
+
+/* "sqrt" of "sqrt_12" and of "sqrt" */
+static char *
+dup_stem (const char *name)
+{
+  const char *end = name + strlen (name), *digits = end;
+  while (digits > name && g_ascii_isdigit (digits[-1]))
+    digits--;
+  const gboolean has_number = digits < end && digits > name + 1 && digits[-1] == '_';
+  return g_strndup (name, has_number ? (gsize) (digits - 1 - name) : (gsize) (end - name));
+}
+
+/* Whether the value is named after an operator that computes it from no other tensor, such as the zeros of a first state:
+ * it was not made from a parameter. */
+static gboolean
+is_made_of_nothing (const char *name)
+{
+  static const char *const makers[] = { "arange",   "empty",     "empty_like",    "eye",      "full",       "full_like",
+                                        "linspace", "logspace",  "new_empty",     "new_full", "new_ones",   "new_zeros",
+                                        "ones",     "ones_like", "scalar_tensor", "zeros",    "zeros_like", NULL };
+  g_autofree char *stem = dup_stem (name);
+  return g_strv_contains (makers, stem);
+}
+
 /* ---- the exporter's list ---- */
 
 static gssize
@@ -87,7 +112,7 @@ gaps_close (Gaps *self, OrtrainGraph *graph)
       OrtrainValue *value = graph->initializers->pdata[i];
       const char *scoped = ortrain_scoped_name_of (value);
       if (value->provenance == ORTRAIN_PROVENANCE_UNKNOWN && scoped != NULL &&
-          g_hash_table_contains (self->missing, scoped))
+          g_hash_table_contains (self->missing, scoped) && !is_made_of_nothing (value->name))
         value->provenance = ORTRAIN_PROVENANCE_FORM;
     }
   for (guint i = 0; i < graph->initializers->len; i++)
@@ -160,6 +185,8 @@ static OrtrainProvenance
 find_form (const Gaps *gaps, GHashTable *declared, const OrtrainValue *value)
 {
   OrtrainProvenance found = ORTRAIN_PROVENANCE_CONSTANT;
+  if (is_made_of_nothing (value->name))
+    return found;
   for (guint u = 0; u < value->uses.n; u++)
     {
       const char *scope = ortrain_graph_get_label (value->graph, value->uses.items[u].node->scope);
@@ -212,17 +239,6 @@ is_numbered (const char *name)
          begins_with_number_after (name, "const_") || strstr (name, "lifted_tensor") != NULL ||
          strstr (name, "_tensor_constant") != NULL || g_str_has_prefix (name, "_to_copy") ||
          g_str_has_prefix (name, "p2o.") || strstr (name, "onstant_") != NULL || strstr (name, "onstant.") != NULL;
-}
-
-/* "sqrt" of "sqrt_12" and of "sqrt" */
-static char *
-dup_stem (const char *name)
-{
-  const char *end = name + strlen (name), *digits = end;
-  while (digits > name && g_ascii_isdigit (digits[-1]))
-    digits--;
-  const gboolean has_number = digits < end && digits > name + 1 && digits[-1] == '_';
-  return g_strndup (name, has_number ? (gsize) (digits - 1 - name) : (gsize) (end - name));
 }
 
 /* Stems of what nodes compute: PyTorch numbers all values after their operators, and folds some into initializers. */

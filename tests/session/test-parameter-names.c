@@ -77,6 +77,28 @@ test_missing (void)
           { "val_7", FALSE, "a buffer or constant of the exported program" });
 }
 
+/* Zeros that the program made itself stand in a module that lacks a parameter, beside what was computed from it. */
+static void
+test_made_of_nothing (void)
+{
+  const struct
+  {
+    const char *name;
+    gboolean is_trained;
+  } cases[] = { { "repeat", TRUE },    { "zeros_of", TRUE },   { "val_5", TRUE },       { "zeros", FALSE },
+                { "zeros_12", FALSE }, { "ones_like", FALSE }, { "new_full_1", FALSE }, { "arange_2", FALSE } };
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      Proto *graph = make_scaled ("w", "scale", cases[i].name, "val_9");
+      add_signature (graph, "p_w: PARAMETER target='w'\np_scale: PARAMETER target='scale'\n"
+                            "p_bias_k: PARAMETER target='bias_k'\nx: USER_INPUT\n");
+      g_autoptr (OrtrainModel) model = load (graph);
+      expect_role (model, cases[i].name, cases[i].is_trained,
+                   cases[i].is_trained ? "bias: Add" : "a buffer or constant of the exported program");
+      expect_role (model, "val_9", TRUE, "scale: Mul");
+    }
+}
+
 /* A list that is cut short, or no list at all, is as none. */
 static void
 test_malformed_list (void)
@@ -571,6 +593,7 @@ main (int argc, char *argv[])
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/parameter-names/list", test_list);
   g_test_add_func ("/parameter-names/missing", test_missing);
+  g_test_add_func ("/parameter-names/made-of-nothing", test_made_of_nothing);
   g_test_add_func ("/parameter-names/malformed-list", test_malformed_list);
   g_test_add_func ("/parameter-names/names", test_names);
   g_test_add_func ("/parameter-names/literals", test_literals);
