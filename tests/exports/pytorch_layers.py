@@ -2,7 +2,7 @@
 """The layers of torch.nn, one module for each kind; a layer without parameters stands between two that have some."""
 import torch
 import torch.nn.functional as F
-from pytorch_case import FOLDED, NORM, PADDING, Case, exact, flags, integers, uniform, when
+from pytorch_case import FOLDED, MERGED, NORM, PADDING, STATE, Case, exact, flags, integers, uniform, when
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
@@ -252,10 +252,8 @@ LAYERS |= {
     "embedding_bag_sum": Case(lambda: Bags("sum"), (integers(10, 3, 4),)),
     "embedding_bag_max": Case(lambda: Bags("max"), (integers(10, 3, 4),)),
     "embedding_bag_offsets": Case(lambda: Bags("sum", True), (integers(10, 9), exact([0, 2, 5]))),
-    "rnn_tanh": Case(lambda: Recurrent(nn.RNN, batch_first=True), (SEQUENCE,),
-                     differs=when(FOLDED, "dyn")),
-    "rnn_relu": Case(lambda: Recurrent(nn.RNN, nonlinearity="relu", num_layers=2), (SEQUENCE,),
-                     differs=when(FOLDED, "dyn")),
+    "rnn_tanh": Case(lambda: Recurrent(nn.RNN, batch_first=True), (SEQUENCE,), differs=when(STATE, "dyn")),
+    "rnn_relu": Case(lambda: Recurrent(nn.RNN, nonlinearity="relu", num_layers=2), (SEQUENCE,), differs=when(STATE, "dyn")),
     "lstm": Case(lambda: Recurrent(nn.LSTM, batch_first=True), (SEQUENCE,)),
     "lstm_two_ways": Case(lambda: Recurrent(nn.LSTM, batch_first=True, bidirectional=True, num_layers=2), (SEQUENCE,)),
     "lstm_projection": Case(lambda: Recurrent(nn.LSTM, batch_first=True, proj_size=3), (SEQUENCE,)),
@@ -265,8 +263,8 @@ LAYERS |= {
     "gru": Case(lambda: Recurrent(nn.GRU, batch_first=True), (SEQUENCE,)),
     "gru_two_ways": Case(lambda: Recurrent(nn.GRU, bidirectional=True, num_layers=2), (SEQUENCE,)),
     "gru_state": Case(lambda: LastState(nn.GRU), (SEQUENCE,)),
-    "lstm_cell": Case(lambda: Cells(nn.LSTMCell(6, 7)), (SEQUENCE,), differs=when(FOLDED, "dyn")),
-    "gru_cell": Case(lambda: Cells(nn.GRUCell(6, 7)), (SEQUENCE,)),
+    "lstm_cell": Case(lambda: Cells(nn.LSTMCell(6, 7)), (SEQUENCE,), differs=when(STATE, "dyn")),
+    "gru_cell": Case(lambda: Cells(nn.GRUCell(6, 7)), (SEQUENCE,), differs=when(STATE, "dyn")),
     "rnn_cell": Case(lambda: Cells(nn.RNNCell(6, 7)), (SEQUENCE,)),
     "attention": Case(Attention, (SEQUENCE,)),
     "attention_causal": Case(lambda: Attention(True), (SEQUENCE,)),
@@ -276,8 +274,8 @@ LAYERS |= {
     "encoder_layer_eval": Case(lambda: nn.TransformerEncoderLayer(6, 2, 12, batch_first=True), (SEQUENCE,)),
     "encoder_norm_first": Case(lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(6, 2, 12, 0.0, "gelu", norm_first=True), 2,
                                                              nn.LayerNorm(6), enable_nested_tensor=False), (SEQUENCE,), train=True),
-    "decoder_layer": Case(Decoder, ((3, 5, 8), (3, 4, 8)), train=True),
-    "decoder_norm_first": Case(lambda: Decoder(norm_first=True, activation="gelu"), ((3, 5, 8), (3, 4, 8)), train=True),
+    "decoder_layer": Case(Decoder, ((3, 5, 8), (3, 4, 8)), train=True, differs=when(MERGED, "dyn")),
+    "decoder_norm_first": Case(lambda: Decoder(norm_first=True, activation="gelu"), ((3, 5, 8), (3, 4, 8)), train=True, differs=when(MERGED, "dyn")),
     "max_pool1d": Case(lambda: line(nn.MaxPool1d(3, 2)), (LINE,)),
     "max_pool2d": Case(lambda: image(nn.MaxPool2d(3, 2, padding=1, ceil_mode=True)), (IMAGE,)),
     "max_pool2d_dilated": Case(lambda: image(nn.MaxPool2d(2, 1, dilation=2)), (IMAGE,)),
