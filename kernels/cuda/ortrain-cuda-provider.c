@@ -210,6 +210,13 @@ cuda_wait (OrtrainProvider *self, OrtrainStream *stream, GError **error)
   return stream == NULL || ortrain_cuda_check (cudaStreamSynchronize (stream->stream), "waiting for a stream", error);
 }
 
+/* PyTorch's current stream, unless told otherwise, and what a DLPack producer that is asked for stream 1 orders before. */
+static gboolean
+cuda_await_default_stream (OrtrainProvider *self, GError **error)
+{
+  return ortrain_cuda_check (cudaStreamSynchronize (cudaStreamLegacy), "waiting for the default stream", error);
+}
+
 /* ---- calls ---- */
 
 /* Launches, and tells what a launch or a library said. */
@@ -379,6 +386,7 @@ static const OrtrainProviderClass cuda_class = {
   .wait_event = cuda_wait_event,
   .await_event = cuda_await_event,
   .wait = cuda_wait,
+  .await_default_stream = cuda_await_default_stream,
   .submit = cuda_submit,
   .capture = cuda_capture,
   .launch = cuda_launch,

@@ -35,6 +35,14 @@ memory_copy (gpointer data, gpointer destination, gconstpointer source, gsize n_
          self->provider->klass->wait (self->provider, self->stream, error);
 }
 
+static gboolean
+memory_await_others (gpointer data, GError **error)
+{
+  Memory *self = data;
+  return self->provider->klass->await_default_stream == NULL ||
+         self->provider->klass->await_default_stream (self->provider, error);
+}
+
 static void
 memory_free (gpointer data)
 {
@@ -44,7 +52,8 @@ memory_free (gpointer data)
   g_free (self);
 }
 
-static const OrtrainTensorDeviceFuncs funcs = { memory_allocate, memory_release, memory_copy, memory_free };
+static const OrtrainTensorDeviceFuncs funcs = { memory_allocate, memory_release, memory_copy, memory_await_others,
+                                                memory_free };
 
 OrtrainTensorDevice *
 ortrain_provider_open_memory (const char *name, GError **error)

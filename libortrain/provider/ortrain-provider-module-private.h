@@ -11,7 +11,7 @@
  * device is first asked for. They link against GLib alone; what they need of the library comes in a table. Version and
  * size are compared, so a module of another version is left out with a reason. */
 
-#define ORTRAIN_MODULE_VERSION 5
+#define ORTRAIN_MODULE_VERSION 6
 #define ORTRAIN_MODULE_ENTRY "ortrain_provider_module"
 
 typedef struct

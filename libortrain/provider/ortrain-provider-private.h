@@ -65,6 +65,8 @@ typedef struct
   gboolean (*wait_event) (OrtrainProvider *self, OrtrainStream *stream, OrtrainEvent *event, GError **error);
   /* The host waits until all that was submitted has run. */
   gboolean (*wait) (OrtrainProvider *self, OrtrainStream *stream, GError **error);
+  /* The host waits for the stream that other libraries use where they name none. No function: there is no such stream. */
+  gboolean (*await_default_stream) (OrtrainProvider *self, GError **error);
   /* The host waits until all that was submitted before the last record of the event has run, and for nothing behind it.
    * No function: it waits for the stream. */
   gboolean (*await_event) (OrtrainProvider *self, OrtrainEvent *event, GError **error);

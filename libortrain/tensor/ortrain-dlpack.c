@@ -105,8 +105,10 @@ copy_strided (OrtrainDType dtype, const ForeignTensor *t, const guint8 *data, GE
  * thread that happens. On error it stays the caller's.
  *
  * The memory is the host's, or that of a device that is open: a session runs on it, or a tensor is there
- * ([method@Tensor.to_device]). Elements on a device are never copied: they have to be row-major, and there before this is
- * called.
+ * ([method@Tensor.to_device]). Elements on a device are never copied: they have to be row-major. This waits for what
+ * was submitted to the default stream of the device (of CUDA: the legacy default stream) before. A producer that computes
+ * on other streams has to make that one wait for them first, as it does when it is asked for a DLPack tensor for
+ * stream 1; see [method@Tensor.synchronize] for what it writes later.
  *
  * Returns: (transfer full): the tensor; %NULL with an [error@TensorError]
  */
@@ -160,6 +162,8 @@ ortrain_tensor_new_from_dlpack (gpointer managed, GError **error)
           device->name);
       return NULL;
     }
+  if (device != NULL && !ortrain_tensor_device_await_others (device, error))
+    return NULL;
   if (!fits)
     {
       OrtrainTensor *copy = copy_strided (dtype, t, data, error);
@@ -170,6 +174,37 @@ ortrain_tensor_new_from_dlpack (gpointer managed, GError **error)
   g_autoptr (OrtrainStorage) storage =
       ortrain_storage_new_foreign (device, (gpointer) data, n_bytes, TRUE, managed_free, foreign);
   return ortrain_tensor_new_for_storage (dtype, t->dims, (gsize) t->n_dims, storage, 0, error);
+}
+
+/**
+ * ortrain_tensor_synchronize:
+ * @self: a tensor
+ * @error: return location for an error
+ *
+ * Waits until everything has run that other libraries submitted to the default stream of the tensor's device (of CUDA:
+ * the legacy default stream). The streams of sessions are not ordered after that stream by themselves, so call this after
+ * another library wrote into memory that it shares with a tensor, and before the next step reads it. It is not needed
+ * after [ctor@Tensor.new_from_dlpack], which waits itself, nor for results of sessions, which are there when they are handed out.
+ * For a tensor on the host it does nothing.
+ *
+ * ```python
+ * weight = torch.from_dlpack(tensor)
+ * weight.mul_(0.5)                     # in place, on PyTorch's stream
+ * tensor.synchronize()
+ * session.train_step(feeds)
+ * ```
+ *
+ * Returns: %TRUE, or %FALSE with an error of [error@TensorError] (the tensor was released) or [error@DeviceError]
+ */
+gboolean
+ortrain_tensor_synchronize (OrtrainTensor *self, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  if (!ortrain_tensor_check_released (self, error))
+    return FALSE;
+  OrtrainTensorDevice *device = ortrain_tensor_peek_device (self);
+  return device == NULL || ortrain_tensor_device_await_others (device, error);
 }
 
 static void

@@ -18,6 +18,9 @@ typedef struct
   void (*free) (gpointer data, gpointer address, gsize n_bytes);
   /* From and to the host, or within the device; the bytes are there when it returns. */
   gboolean (*copy) (gpointer data, gpointer destination, gconstpointer source, gsize n_bytes, GError **error);
+  /* What other libraries have submitted to the default stream of the device has run when it returns. NULL: the device has
+   * no such stream. */
+  gboolean (*await_others) (gpointer data, GError **error);
   void (*destroy) (gpointer data);
 } OrtrainTensorDeviceFuncs;
 
@@ -44,5 +47,6 @@ gpointer ortrain_tensor_device_allocate (OrtrainTensorDevice *self, gsize n_byte
 void ortrain_tensor_device_free (OrtrainTensorDevice *self, gpointer address, gsize n_bytes);
 gboolean ortrain_tensor_device_copy (OrtrainTensorDevice *self, gpointer destination, gconstpointer source,
                                      gsize n_bytes, GError **error);
+gboolean ortrain_tensor_device_await_others (OrtrainTensorDevice *self, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainTensorDevice, ortrain_tensor_device_unref)

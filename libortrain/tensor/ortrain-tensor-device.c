@@ -110,3 +110,14 @@ ortrain_tensor_device_copy (OrtrainTensorDevice *self, gpointer destination, gco
   g_mutex_unlock (&self->mutex);
   return ok;
 }
+
+gboolean
+ortrain_tensor_device_await_others (OrtrainTensorDevice *self, GError **error)
+{
+  if (self->funcs->await_others == NULL)
+    return TRUE;
+  g_mutex_lock (&self->mutex);
+  const gboolean ok = self->funcs->await_others (self->data, error);
+  g_mutex_unlock (&self->mutex);
+  return ok;
+}

@@ -71,6 +71,8 @@ gboolean ortrain_tensor_set_bytes (OrtrainTensor *self, GBytes *bytes, GError **
 ORTRAIN_AVAILABLE_IN_ALL
 gpointer ortrain_tensor_to_dlpack (OrtrainTensor *self, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_tensor_synchronize (OrtrainTensor *self, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_tensor_get_dlpack_device (OrtrainTensor *self, gint *type, gint *id);
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_tensor_save_npy (OrtrainTensor *self, const char *path, GError **error);

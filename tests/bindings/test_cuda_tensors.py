@@ -12,11 +12,13 @@ class Producer:
 
     def __init__(self, tensor):
         self.tensor = tensor
+        self.streams = []
 
     def __dlpack_device__(self):
-        return CUDA
+        return self.tensor.__dlpack_device__()
 
     def __dlpack__(self, stream=None):
+        self.streams.append(stream)
         return self.tensor.__dlpack__(stream=stream)
 
 
@@ -27,13 +29,27 @@ class CudaTensors(unittest.TestCase):
 
     def test_dlpack(self):
         self.assertEqual(self.tensor.__dlpack_device__(), CUDA)
-        taken = Ortrain.Tensor.from_dlpack(Producer(self.tensor))
+        producer = Producer(self.tensor)
+        taken = Ortrain.Tensor.from_dlpack(producer)
+        self.assertEqual(producer.streams, [1])     # it orders its work before the legacy default stream
         self.assertEqual((taken.device, taken.shape), ("cuda", (2, 3)))
         self.assertEqual(taken.to_host().numpy().tolist(), self.values.tolist())
         # the same memory, which outlives the one that gave it
         self.assertEqual(taken.__cuda_array_interface__["data"], self.tensor.__cuda_array_interface__["data"])
         self.tensor = None
         self.assertEqual(taken.to_host().numpy().tolist(), self.values.tolist())
+
+    def test_dlpack_of_the_host(self):
+        producer = Producer(Ortrain.Tensor(self.values))
+        self.assertEqual(Ortrain.Tensor.from_dlpack(producer).numpy().tolist(), self.values.tolist())
+        self.assertEqual(producer.streams, [None])
+
+    def test_synchronize(self):
+        self.assertTrue(self.tensor.synchronize())
+        self.assertTrue(Ortrain.Tensor(self.values).synchronize())
+        self.tensor.release()
+        with self.assertRaisesRegex(Ortrain.TensorError, "released"):
+            self.tensor.synchronize()
 
     def test_dlpack_other_device(self):
         with self.assertRaisesRegex(BufferError, "is on device"):

@@ -162,6 +162,7 @@ typedef enum
   OP_FILL,
   OP_RECORD,
   OP_WAIT,
+  OP_PAUSE,
   OP_STOP,
   OP_SKIP, /* to the beginning of the queue */
 } OpKind;
@@ -253,6 +254,9 @@ run_op (OrtrainStream *stream, Op *op)
       while (op->event.event->reached < op->event.number)
         g_cond_wait (&op->event.event->changed, &op->event.event->lock);
       g_mutex_unlock (&op->event.event->lock);
+      break;
+    case OP_PAUSE:
+      g_usleep (20000);
       break;
     case OP_STOP:
     case OP_SKIP:
@@ -411,6 +415,40 @@ late_fill (OrtrainProvider *provider, OrtrainStream *stream, gpointer destinatio
   op->copy.byte = byte;
   enqueue (stream, op);
   return TRUE;
+}
+
+/* ---- the stream of other libraries ---- */
+
+static OrtrainStream *
+get_default_stream (OrtrainProvider *provider)
+{
+  static gsize stream; /* of the process, as a GPU has one */
+  if (g_once_init_enter (&stream))
+    {
+      OrtrainStream *made;
+      late_new_stream (provider, &made, NULL);
+      g_once_init_leave (&stream, (gsize) made);
+    }
+  return (OrtrainStream *) stream;
+}
+
+static gboolean
+late_await_default_stream (OrtrainProvider *provider, GError **error)
+{
+  drain (get_default_stream (provider));
+  return TRUE;
+}
+
+/* For tests: another library writes to memory of the device, some time after this has returned. */
+G_MODULE_EXPORT void ortrain_late_write_by_others (OrtrainProvider *provider, gpointer destination,
+                                                   gconstpointer source, gsize n_bytes);
+
+void
+ortrain_late_write_by_others (OrtrainProvider *provider, gpointer destination, gconstpointer source, gsize n_bytes)
+{
+  OrtrainStream *stream = get_default_stream (provider);
+  enqueue (stream, reserve (stream, OP_PAUSE, 0));
+  late_copy (provider, stream, destination, source, n_bytes, NULL);
 }
 
 static OrtrainEvent *
@@ -615,6 +653,7 @@ static const OrtrainProviderClass late_class = {
   .record = late_record,
   .wait_event = late_wait_event,
   .wait = late_wait,
+  .await_default_stream = late_await_default_stream,
   .await_event = late_await_event,
   .submit = late_submit,
   .capture = late_capture,

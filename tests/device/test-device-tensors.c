@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "device/late-counters.h"
 #include "session/count-allocations.h"
 #include "session/fixture.h"
 
@@ -492,10 +493,42 @@ test_dlpack (void)
   g_assert_cmpstr (ortrain_tensor_get_device (open), ==, "late");
 }
 
+/* Another library has memory of the device, and computes on the device's default stream: its results are waited for when
+ * a tensor is taken, and whenever it is asked for. */
+static void
+test_others (void)
+{
+  g_autoptr (GError) error = NULL;
+  void (*write_by_others) (OrtrainProvider * provider, gpointer to, gconstpointer from, gsize n_bytes);
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  GModule *late = late_open_module ();
+  g_assert_nonnull (late);
+  g_assert_true (g_module_symbol (late, "ortrain_late_write_by_others", (gpointer *) &write_by_others));
+  OrtrainProvider *provider = ortrain_provider_open ("late", &options, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensor) first = make_tensor (3, 0), second = make_tensor (3, 1), third = make_tensor (3, 2);
+  g_autoptr (OrtrainTensor) there = on_device (first);
+  const gsize n_bytes = ortrain_tensor_get_n_bytes (first);
+
+  write_by_others (provider, ortrain_tensor_peek_device_address (there), ortrain_tensor_peek (second), n_bytes);
+  g_autoptr (OrtrainTensor) taken = ortrain_tensor_new_from_dlpack (ortrain_tensor_to_dlpack (there, NULL), &error);
+  g_assert_no_error (error);
+  g_assert_true (ortrain_tensor_equal (taken, second));
+
+  write_by_others (provider, ortrain_tensor_peek_device_address (there), ortrain_tensor_peek (third), n_bytes);
+  g_assert_true (ortrain_tensor_synchronize (taken, &error));
+  g_assert_no_error (error);
+  g_assert_true (ortrain_tensor_equal (taken, third));
+  g_assert_true (ortrain_tensor_synchronize (first, &error));
+  ortrain_provider_unref (provider);
+  g_module_close (late);
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/device-tensors/others", test_others);
   g_test_add_func ("/device-tensors/there-and-back", test_there_and_back);
   g_test_add_func ("/device-tensors/accessors", test_accessors);
   g_test_add_func ("/device-tensors/empty", test_empty);

@@ -3,6 +3,7 @@
 import ctypes
 
 DEVICE_CUDA = 2   # kDLCUDA
+STREAM_LEGACY = 1   # CUDA's legacy default stream, as the protocol numbers it
 _DLTENSOR, _USED_DLTENSOR = b"dltensor", b"used_dltensor"  # capsules keep the addresses of these names
 
 

@@ -83,8 +83,18 @@ class Tensor(Ortrain.Tensor):
 
     @staticmethod
     def from_dlpack(source):
-        """A tensor over the memory of any object that speaks DLPack, such as one of PyTorch's."""
-        capsule = source.__dlpack__() if hasattr(source, "__dlpack__") else source
+        """A tensor over the memory of any object that speaks DLPack, such as one of PyTorch's.
+
+        What the producer computes on a GPU is waited for. After it has written to the shared memory later, call
+        tensor.synchronize() before the next step reads it.
+        """
+        if not hasattr(source, "__dlpack__"):
+            capsule = source
+        elif hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] == dlpack.DEVICE_CUDA:
+            # without a stream, the producer would order nothing; Tensor.new_from_dlpack waits for this one
+            capsule = source.__dlpack__(stream=dlpack.STREAM_LEGACY)
+        else:
+            capsule = source.__dlpack__()
         return dlpack.from_capsule(capsule, Ortrain.Tensor.new_from_dlpack)
 
     @property
