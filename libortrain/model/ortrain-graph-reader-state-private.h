@@ -66,6 +66,7 @@ struct _OrtrainReaderState
   GHashTable *program_tensors; /* these names */
   GHashTable *one_valued;      /* initializer → 1: its elements differ, 2: they do not */
   GArray *left_out_biases;     /* of OrtrainLeftOutBias */
+  GPtrArray *uncalled;         /* nodes without a call that read a tensor of the program, as others do */
   guint n_split;               /* values that split_merged () made, and one of them for people: */
   char *split_example;
   gsize n_leading_identities; /* nodes of the outermost graph that stand before all others */
@@ -135,8 +136,8 @@ void ortrain_reader_read_placeholders (OrtrainReaderState *state);
 /* Of a node of the outermost graph: inputs that are other tensors of the program than the initializers that are stored
  * get values of their own. */
 void ortrain_reader_split_merged (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto, OrtrainNode *node);
-/* Biases that nodes were found without get zeros; the graph is complete. */
-gboolean ortrain_reader_put_back_biases (OrtrainReaderState *state, GError **error);
+/* The same of nodes without a call; and biases that nodes were found without get zeros. The graph is complete. */
+gboolean ortrain_reader_finish_split (OrtrainReaderState *state, GError **error);
 
 /* model/ortrain-model-functions.c */
 gboolean ortrain_reader_collect_functions (OrtrainReaderState *state, GError **error);

@@ -348,6 +348,7 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
   g_autoptr (GHashTable) placeholders = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GHashTable) program_tensors = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GArray) left_out_biases = g_array_new (FALSE, FALSE, sizeof (OrtrainLeftOutBias));
+  g_autoptr (GPtrArray) uncalled = g_ptr_array_new ();
   g_autoptr (GHashTable) one_valued = g_hash_table_new (NULL, NULL);
   g_autoptr (GHashTable) label_positions = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GPtrArray) labels = g_ptr_array_new_with_free_func (g_free);
@@ -366,6 +367,7 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
                                .program_tensors = program_tensors,
                                .one_valued = one_valued,
                                .left_out_biases = left_out_biases,
+                               .uncalled = uncalled,
                                .labels = labels,
                                .label_positions = label_positions };
   const Ortrain__Ox__GraphProto *graph = self->proto->graph;
@@ -386,7 +388,7 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
       g_free (state.split_example);
       return FALSE;
     }
-  const gboolean ok = ortrain_reader_put_back_biases (&state, error);
+  const gboolean ok = ortrain_reader_finish_split (&state, error);
   g_free (state.split_example);
   if (!ok)
     return FALSE;

@@ -10,6 +10,9 @@
  * A program that has one parameter under two names calls it by one of them everywhere. Older versions may not have done
  * so: a table of rows that are looked up stays one, unless it has a single value.
  *
+ * Nodes that the exporter made itself have no call: the module of what reads their outputs tells which parameter of that
+ * name they mean.
+ *
  * It also leaves out the bias of a product or a convolution if all its elements are 0, as those of fresh layers often are:
  * the call still has it, and it is put back. */
 #include "model/ortrain-graph-reader-state-private.h"
@@ -56,11 +59,12 @@ ortrain_reader_read_placeholders (OrtrainReaderState *state)
 
 /* The tensors of the program that a node's call has, in their order. */
 static GPtrArray *
-list_called (const OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto)
+list_called (const OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto, gboolean *has_call)
 {
   const guint64 max_bytes = ortrain_model_limits_get_max_name_bytes (state->reader->limits);
   g_autofree char *call = ortrain_node_metadata_dup (proto, ORTRAIN_METADATA_FX_NODE, max_bytes);
   GPtrArray *called = g_ptr_array_new ();
+  *has_call = call != NULL;
   for (char *at = call; at != NULL && (at = strchr (at, '%')) != NULL;)
     {
       char *name = at + 1;
@@ -155,6 +159,45 @@ split (OrtrainReaderState *state, OrtrainNode *node, guint input, OrtrainValue *
   ortrain_node_set_input (node, input, value);
 }
 
+/* ---- nodes without a call ---- */
+
+/* The only module that reads what the node computes; NULL: there is none, or several */
+static const char *
+find_reader (const OrtrainNode *node)
+{
+  const char *module = NULL;
+  for (guint k = 0; k < node->outputs->len; k++)
+    {
+      const OrtrainValue *value = ortrain_node_output (node, k);
+      for (guint u = 0; value != NULL && u < value->uses.n; u++)
+        {
+          const char *scope = ortrain_node_get_scope (value->uses.items[u].node);
+          if (scope == NULL || (module != NULL && !g_str_equal (scope, module)))
+            return NULL;
+          module = scope;
+        }
+    }
+  return module;
+}
+
+static void
+split_uncalled (OrtrainReaderState *state, OrtrainNode *node)
+{
+  const char *module = find_reader (node);
+  for (guint i = 0; module != NULL && i < node->inputs->len; i++)
+    {
+      OrtrainValue *value = node->inputs->pdata[i];
+      if (value == NULL || !g_hash_table_contains (state->program_tensors, value->name))
+        continue;
+      g_autofree char *wanted = g_strconcat (module, ".", own_name (value->name), NULL);
+      gpointer name;
+      if (!g_str_equal (wanted, value->name) &&
+          g_hash_table_lookup_extended (state->program_tensors, wanted, &name, NULL) &&
+          is_missing (state, value, name) && !may_be_tied (state, value))
+        split (state, node, i, value, name);
+    }
+}
+
 /* ---- biases of zeros ---- */
 
 /* The input that is the bias of a product or a convolution that has none; 0: there is no such input. */
@@ -198,8 +241,10 @@ get_declared_channels (const OrtrainNode *node)
 }
 
 gboolean
-ortrain_reader_put_back_biases (OrtrainReaderState *state, GError **error)
+ortrain_reader_finish_split (OrtrainReaderState *state, GError **error)
 {
+  for (guint i = 0; i < state->uncalled->len; i++)
+    split_uncalled (state, state->uncalled->pdata[i]);
   guint n = 0;
   const char *example = NULL;
   for (guint i = 0; i < state->left_out_biases->len; i++)
@@ -282,9 +327,17 @@ ortrain_reader_split_merged (OrtrainReaderState *state, const Ortrain__Ox__NodeP
   const guint bias = find_left_out_bias (node);
   if ((inputs == 0 && forms == 0 && bias == 0) || g_hash_table_size (state->placeholders) == 0)
     return;
-  g_autoptr (GPtrArray) called = list_called (state, proto);
+  gboolean has_call, is_shared = FALSE;
+  g_autoptr (GPtrArray) called = list_called (state, proto, &has_call);
   if (bias > 0)
     remember_bias (state, node, bias, called);
+  for (guint i = 0; !has_call && i < 32; i++)
+    is_shared =
+        is_shared ||
+        ((inputs >> i & 1) &&
+         GPOINTER_TO_UINT (g_hash_table_lookup (state->uses, ((OrtrainValue *) node->inputs->pdata[i])->name)) > 1);
+  if (is_shared)
+    g_ptr_array_add (state->uncalled, node);
   for (guint i = 0; i < 32; i++)
     if (forms >> i & 1)
       split_form (state, node, i, called);

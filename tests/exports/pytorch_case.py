@@ -18,7 +18,6 @@ STEPS, RATE = 6, 0.02
 FOLDED = "the exporter computed a constant from parameters, which is trained in their place"
 MADE = "the exporter computed constants from buffers, in a module that lacks a parameter: they are trained as if made from it"
 STATE = "the exporter computed in advance what the first step makes of the state 0: the bias of the state has no gradient of that step"
-MERGED = "the exporter stored biases of zeros once, and does not say which of them a node reads that it made itself: they are trained as one"
 NORM = "the exporter folded BatchNormalization into the layer before it"
 BUFFER = "the older exporter names buffers as it names parameters"
 PADDING = "the older exporter does not write which row stands for padding: set_padding_row does it"

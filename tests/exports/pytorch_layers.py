@@ -2,7 +2,7 @@
 """The layers of torch.nn, one module for each kind; a layer without parameters stands between two that have some."""
 import torch
 import torch.nn.functional as F
-from pytorch_case import FOLDED, MERGED, NORM, PADDING, STATE, Case, exact, flags, integers, uniform, when
+from pytorch_case import FOLDED, NORM, PADDING, STATE, Case, exact, flags, integers, uniform, when
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
@@ -274,8 +274,8 @@ LAYERS |= {
     "encoder_layer_eval": Case(lambda: nn.TransformerEncoderLayer(6, 2, 12, batch_first=True), (SEQUENCE,)),
     "encoder_norm_first": Case(lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(6, 2, 12, 0.0, "gelu", norm_first=True), 2,
                                                              nn.LayerNorm(6), enable_nested_tensor=False), (SEQUENCE,), train=True),
-    "decoder_layer": Case(Decoder, ((3, 5, 8), (3, 4, 8)), train=True, differs=when(MERGED, "dyn")),
-    "decoder_norm_first": Case(lambda: Decoder(norm_first=True, activation="gelu"), ((3, 5, 8), (3, 4, 8)), train=True, differs=when(MERGED, "dyn")),
+    "decoder_layer": Case(Decoder, ((3, 5, 8), (3, 4, 8)), train=True),
+    "decoder_norm_first": Case(lambda: Decoder(norm_first=True, activation="gelu"), ((3, 5, 8), (3, 4, 8)), train=True),
     "max_pool1d": Case(lambda: line(nn.MaxPool1d(3, 2)), (LINE,)),
     "max_pool2d": Case(lambda: image(nn.MaxPool2d(3, 2, padding=1, ceil_mode=True)), (IMAGE,)),
     "max_pool2d_dilated": Case(lambda: image(nn.MaxPool2d(2, 1, dilation=2)), (IMAGE,)),

@@ -264,6 +264,48 @@ test_split_forms (void)
   g_assert_cmpstr (ortrain_node_input (last, 1)->name, ==, "b.weight");
 }
 
+/* A bias that two modules had alike is stored once, and the exporter made the node itself that takes it apart in one of
+ * them: what reads its pieces tells the module. */
+static void
+test_split_of_reader (void)
+{
+  const struct
+  {
+    const char *first, *second, *name;
+  } readers[] = {
+    { "['', 'b', 'linear']", "['', 'b', 'linear_1']", "b.bias" },
+    { "['', 'a', 'linear']", "['', 'a', 'linear_1']", "a.bias" },
+    { "['', 'b', 'linear']", "['', 'a', 'linear_1']", "a.bias" },
+    { "['', 'c', 'linear']", "['', 'c', 'linear_1']", "a.bias" },
+    { "['', 'b', 'linear']", NULL, "a.bias" },
+  };
+  static const float zeros[] = { 0, 0 };
+  for (guint i = 0; i < G_N_ELEMENTS (readers); i++)
+    {
+      Proto *graph = proto_new (), *add = proto_node ("Add", "x,a.bias", "h"), *first = proto_node ("Add", "h,s", "g"),
+            *second = proto_node ("Add", "g,t", "y");
+      proto_entry (add, 9, SCOPES, "['', 'a', 'linear']");
+      proto_entry (add, 9, CALL, "%linear = f(args = (%x, %p_a_weight, %p_a_bias))");
+      proto_entry (first, 9, SCOPES, readers[i].first);
+      if (readers[i].second != NULL)
+        proto_entry (second, 9, SCOPES, readers[i].second);
+      proto_message (graph, 1, add);
+      proto_message (graph, 1, proto_node ("Split", "a.bias", "s,t"));
+      proto_message (graph, 1, first);
+      proto_message (graph, 1, second);
+      proto_message (graph, 5, proto_tensor ("a.bias", 1, DIMS (2), zeros, sizeof zeros));
+      proto_entry (graph, 16, "pkg.torch.export.ExportedProgram.graph_signature",
+                   "p_a_bias: PARAMETER target='a.bias'\np_b_bias: PARAMETER target='b.bias'\n");
+      proto_string (graph, 2, "exported");
+      proto_message (graph, 11, proto_value ("x", 1, DIMS (4, 2)));
+      proto_message (graph, 12, proto_value ("y", 1, DIMS (4, 2)));
+      g_autoptr (GBytes) bytes = proto_model (graph, 8, 17);
+      g_autoptr (OrtrainModel) model = load (bytes, NULL);
+      const OrtrainNode *split = ortrain_model_get_file_graph (model)->nodes->pdata[1];
+      g_assert_cmpstr (ortrain_node_input (split, 0)->name, ==, readers[i].name);
+    }
+}
+
 static void
 test_hostile (void)
 {
@@ -391,6 +433,7 @@ main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/scoped-names/split-forms", test_split_forms);
+  g_test_add_func ("/scoped-names/split-of-reader", test_split_of_reader);
   g_test_add_func ("/scoped-names/exporters", test_exporters);
   g_test_add_func ("/scoped-names/nodes", test_nodes);
   g_test_add_func ("/scoped-names/trainable", test_trainable);
