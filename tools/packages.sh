@@ -21,7 +21,7 @@ install_missing () {
     command -v sudo >/dev/null || { echo "These packages are missing, and there is neither root nor sudo: ${missing[*]}" >&2; return 1; }
     run=(sudo)
   fi
-  echo "Installing ${#missing[@]} packages and what they need: ${missing[*]}"
+  echo "Installing, with their dependencies: ${missing[*]}"
   local log status=0
   log=$(mktemp -t ortrain-apt-XXXXXX.log) # a name of one's own: others' files are not overwritten
   "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq

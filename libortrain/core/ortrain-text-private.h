@@ -16,3 +16,10 @@ const char *ortrain_text_show (const char *text);
 /* Of several names, each of which was shown already: as many as a message has space for. */
 #define ORTRAIN_TEXT_LIST_MAX 600
 const char *ortrain_text_show_list (const char *text);
+
+/* What follows a noun after the number n: "%u layer%s". */
+static inline const char *
+ortrain_text_plural (guint64 n)
+{
+  return n == 1 ? "" : "s";
+}

@@ -287,13 +287,13 @@ check_columns (Reader *r, const Field *field, GError **error)
     return fail (r, error,
                  "No column is left for '%s': the first line has %u field%s, separated by '%s%c'; if another character "
                  "separates them, set separator (--separator of ortrain)",
-                 ortrain_text_show (tensor->name), r->names->len, r->names->len == 1 ? "" : "s",
+                 ortrain_text_show (tensor->name), r->names->len, ortrain_text_plural (r->names->len),
                  r->separator == '\t' ? "\\" : "", r->separator == '\t' ? 't' : r->separator);
   if (tensor->dims == NULL || (open ? known > 0 && field->n_columns % known == 0 : known == field->n_columns))
     return TRUE;
-  return fail (r, error, "'%s' needs %" G_GINT64_FORMAT " numbers%s per item, but the table has %u column%s for it",
-               ortrain_text_show (tensor->name), known, open ? ", or a multiple," : "", field->n_columns,
-               field->n_columns == 1 ? "" : "s");
+  return fail (r, error, "'%s' needs %" G_GINT64_FORMAT " number%s%s per item, but the table has %u column%s for it",
+               ortrain_text_show (tensor->name), known, ortrain_text_plural ((guint64) known),
+               open ? ", or a multiple," : "", field->n_columns, ortrain_text_plural (field->n_columns));
 }
 
 static gboolean
@@ -410,7 +410,7 @@ fail_short (const Reader *r, guint n_fields, const char *begin, GError **error)
       r->separator == ',' ? g_strdup ("")
                           : g_strdup_printf ("; fields are separated by '%s%c'", r->separator == '\t' ? "\\" : "",
                                              r->separator == '\t' ? 't' : r->separator);
-  return fail (r, error, "Line has %u field%s, the first line has %u%s%s", n_fields, n_fields == 1 ? "" : "s",
+  return fail (r, error, "Line has %u field%s, the first line has %u%s%s", n_fields, ortrain_text_plural (n_fields),
                r->names->len, separated, *begin == '#' ? "; if lines that begin with # are comments, set comment" : "");
 }
 
@@ -430,7 +430,7 @@ read_rows (Reader *r, GError **error)
           if (stop == END_OF_LINE && column < n - 1)
             return fail_short (r, column + 1, begin, error);
           if (stop == END_OF_FIELD && column == n - 1)
-            return fail (r, error, "Line has more than the %u field%s of the first line", n, n == 1 ? "" : "s");
+            return fail (r, error, "Line has more than the %u field%s of the first line", n, ortrain_text_plural (n));
           if (r->field_of[column] != UNUSED && !read_value (r, column, error))
             return FALSE;
         }

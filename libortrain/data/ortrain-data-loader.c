@@ -366,8 +366,8 @@ ortrain_data_loader_next (OrtrainDataLoader *self, GError **error)
         {
           g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
                        "The dataset has %" G_GUINT64_FORMAT
-                       " items, fewer than one batch of %u; reduce batch-size, or unset drop-last",
-                       length, self->batch_size);
+                       " item%s, fewer than one batch of %u; reduce batch-size, or unset drop-last",
+                       length, ortrain_text_plural (length), self->batch_size);
           return NULL;
         }
       forget_ahead (self);
@@ -773,8 +773,8 @@ ortrain_data_loader_set_state (OrtrainDataLoader *self, GVariant *state, GError 
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
                    "The state of the data loader is for a dataset of %" G_GUINT64_FORMAT
-                   " items, this one has %" G_GUINT64_FORMAT,
-                   length, found);
+                   " item%s, this one has %" G_GUINT64_FORMAT,
+                   length, ortrain_text_plural (length), found);
       return FALSE;
     }
   GObject *object = G_OBJECT (self);

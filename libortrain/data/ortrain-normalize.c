@@ -101,8 +101,8 @@ ortrain_normalize_new (const double *mean, gsize n_mean, const double *std, gsiz
   if (n_mean != n_std || n_mean == 0)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
-                   "There are %" G_GSIZE_FORMAT " means and %" G_GSIZE_FORMAT
-                   " standard deviations; one of each for a channel is needed",
+                   "The numbers of means (%" G_GSIZE_FORMAT ") and of standard deviations (%" G_GSIZE_FORMAT
+                   ") must be equal: one of each for a channel",
                    n_mean, n_std);
       return NULL;
     }

@@ -160,8 +160,10 @@ ortrain_token_dataset_new (OrtrainTensor *tokens, guint sequence_length, const c
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
                    "%" G_GINT64_FORMAT
-                   " tokens are too few for one sequence of %u tokens and its last label; reduce sequence_length",
-                   ortrain_tensor_get_n_elements (tokens), sequence_length);
+                   " token%s are too few for one sequence of %u token%s and its last label; reduce sequence_length",
+                   ortrain_tensor_get_n_elements (tokens),
+                   ortrain_text_plural ((guint64) ortrain_tensor_get_n_elements (tokens)), sequence_length,
+                   ortrain_text_plural (sequence_length));
       return NULL;
     }
   OrtrainTokenDataset *self = g_object_new (ORTRAIN_TYPE_TOKEN_DATASET, NULL);

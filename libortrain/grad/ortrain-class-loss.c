@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "grad/ortrain-class-loss-private.h"
 
+#include "core/ortrain-text-private.h"
 #include "grad/ortrain-scores-private.h"
 
 static OrtrainValue *
@@ -13,8 +14,8 @@ add_weights (OrtrainGraph *graph, OrtrainTensor *class_weights, OrtrainDim n_cla
       g_autofree char *classes = ortrain_dim_to_readable (n_classes);
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
                    "class weights need one number for each of the %s classes, but have %" G_GINT64_FORMAT
-                   " numbers in a tensor of rank %" G_GSIZE_FORMAT,
-                   classes, n, ortrain_tensor_get_rank (class_weights));
+                   " number%s in a tensor of rank %" G_GSIZE_FORMAT,
+                   classes, n, ortrain_text_plural ((guint64) n), ortrain_tensor_get_rank (class_weights));
       return NULL;
     }
   g_autoptr (OrtrainTensor) weights = ortrain_tensor_cast (class_weights, dtype, error);

@@ -169,7 +169,7 @@ refuse (GArray *diagnostics, GError **error)
   g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
                "%u node%s between the trained parameters and the loss %s no gradient: %s; freeze the parameters before "
                "%s",
-               diagnostics->len, diagnostics->len == 1 ? "" : "s", diagnostics->len == 1 ? "has" : "have",
+               diagnostics->len, ortrain_text_plural (diagnostics->len), diagnostics->len == 1 ? "has" : "have",
                ortrain_text_show_list (list->str), diagnostics->len == 1 ? "it" : "them");
   return FALSE;
 }

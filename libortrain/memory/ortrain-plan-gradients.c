@@ -51,7 +51,7 @@ ortrain_memory_plan_find_kept_gradients (const OrtrainMemoryPlan *self, gsize le
       OrtrainKeptGradient found = { .bytes = gradient->bytes };
       found.parameter = gradient->value->partner != NULL ? gradient->value->partner->name : gradient->name;
       if (gradient->region == ORTRAIN_REGION_GRADIENT)
-        found.reason = g_strdup ("it has a row of padding, which is set to zero behind the backward pass");
+        found.reason = g_strdup ("it has a row of padding, which is set to zero after the backward pass");
       else if (n_writers[gradient->root] > 1)
         found.reason = g_strdup_printf ("%u steps add to it, so it takes memory from step %d to step %d",
                                         n_writers[gradient->root], root->first, root->last);

@@ -228,8 +228,8 @@ ortrain_memory_plan_to_svg (OrtrainMemoryPlan *self)
   g_autofree char *bound = ortrain_format_bytes (self->lower_bound_bytes);
   g_autofree char *kept = ortrain_format_bytes (ortrain_memory_plan_get_persistent_bytes (self));
   g_autofree char *title = g_strdup_printf ("Memory of one step: %s", total);
-  g_autofree char *subtitle =
-      g_strdup_printf ("arena %s (least possible: %s), persistent %s, %u steps", arena, bound, kept, self->n_steps);
+  g_autofree char *subtitle = g_strdup_printf ("arena %s (least possible: %s), persistent %s, %u step%s", arena, bound,
+                                               kept, self->n_steps, ortrain_text_plural (self->n_steps));
   append_text (text, LEFT, 30, "start", " font-size=\"18\" font-weight=\"bold\"", title);
   append_text (text, LEFT, 50, "start", " fill=\"#5e5c64\"", subtitle);
 
@@ -257,7 +257,8 @@ ortrain_memory_plan_to_svg (OrtrainMemoryPlan *self)
   append_blocks (text, self, buffers, per_step, per_byte);
   if (n_left_out > 0)
     {
-      g_autofree char *left_out = g_strdup_printf ("the %u largest blocks; %u are not drawn", buffers->len, n_left_out);
+      g_autofree char *left_out = g_strdup_printf ("the %u largest blocks; %u %s not drawn", buffers->len, n_left_out,
+                                                   n_left_out == 1 ? "is" : "are");
       append_text (text, LEFT + WIDTH, 50, "end", " fill=\"#5e5c64\"", left_out);
     }
   if (self->n_steps > 0)

@@ -87,7 +87,7 @@ ortrain_memory_plan_to_string (OrtrainMemoryPlan *self)
                                           ORTRAIN_CATEGORY_BUFFER };
   GString *text = g_string_new ("Memory plan: ");
   append_bytes (text, ortrain_memory_plan_get_peak_bytes (self));
-  g_string_append_printf (text, " at the peak, %u steps", self->n_steps);
+  g_string_append_printf (text, " at the peak, %u step%s", self->n_steps, ortrain_text_plural (self->n_steps));
   g_string_append (text, "\n  arena       ");
   append_bytes (text, self->arena_bytes);
   if (self->lower_bound_bytes == self->arena_bytes)

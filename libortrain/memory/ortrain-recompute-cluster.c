@@ -450,11 +450,11 @@ ortrain_recompute_cluster_to_string (OrtrainRecomputeCluster *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_RECOMPUTE_CLUSTER (self), NULL);
 
-  return g_strdup_printf ("%s: %s, %u times, %" G_GUINT64_FORMAT " bytes (%s)",
+  return g_strdup_printf ("%s: %s, %u time%s, %" G_GUINT64_FORMAT " bytes (%s)",
                           ortrain_text_show (ortrain_recompute_cluster_get_configuration (self)),
                           self->row.automatic ? "automatic"
                           : self->row.enabled ? "on"
                                               : "off",
-                          self->row.frequency, self->saving_bytes,
+                          self->row.frequency, ortrain_text_plural (self->row.frequency), self->saving_bytes,
                           ortrain_text_show (ortrain_recompute_cluster_get_saving (self)));
 }

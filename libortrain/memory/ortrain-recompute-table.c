@@ -81,7 +81,7 @@ append_header (GString *out, const OrtrainRecomputeReport *self)
   if (self->level == 0 && self->config != NULL)
     g_string_append_printf (out, ", %s", ortrain_text_show_list (self->config));
   if (self->level > 0 && self->n_layers > 0)
-    g_string_append_printf (out, ", %u layers", self->n_layers);
+    g_string_append_printf (out, ", %u layer%s", self->n_layers, ortrain_text_plural (self->n_layers));
   if (self->level > 0 && self->n_layers == 0)
     g_string_append (out, self->planned ? ", but no layers were found that save something"
                                         : ", decided for each plan, of which there is none yet");

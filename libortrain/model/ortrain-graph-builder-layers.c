@@ -349,9 +349,10 @@ ortrain_graph_builder_attention (OrtrainGraphBuilder *self, OrtrainValue *x, con
   if (n_heads < 1 || width % n_heads != 0 || x->rank != 3 || n_positions < 1)
     {
       ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                  "Attention '%s': %" G_GINT64_FORMAT " heads do not divide %" G_GINT64_FORMAT
-                                  " features",
-                                  ortrain_text_show (name), n_heads, width);
+                                  "Attention '%s': %" G_GINT64_FORMAT " head%s cannot divide %" G_GINT64_FORMAT
+                                  " feature%s",
+                                  ortrain_text_show (name), n_heads, ortrain_text_plural ((guint64) n_heads), width,
+                                  ortrain_text_plural ((guint64) width));
       return NULL;
     }
   g_autofree char *qkv_name = g_strconcat (name, ".qkv", NULL), *proj_name = g_strconcat (name, ".proj", NULL);

@@ -80,9 +80,10 @@ inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ort
     }
   if (node->n_input > proto->n_input || node->n_output > proto->n_output)
     return ortrain_reader_invalid (error,
-                                   "%s: the function has %" G_GSIZE_FORMAT " inputs and %" G_GSIZE_FORMAT
-                                   " outputs, the call has %" G_GSIZE_FORMAT " and %" G_GSIZE_FORMAT,
-                                   owner, proto->n_input, proto->n_output, node->n_input, node->n_output);
+                                   "%s: the function has %" G_GSIZE_FORMAT " input%s and %" G_GSIZE_FORMAT
+                                   " output%s, the call has %" G_GSIZE_FORMAT " and %" G_GSIZE_FORMAT,
+                                   owner, proto->n_input, ortrain_text_plural (proto->n_input), proto->n_output,
+                                   ortrain_text_plural (proto->n_output), node->n_input, node->n_output);
 
   g_autoptr (GHashTable) names = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GHashTable) results = g_hash_table_new (g_str_hash, g_str_equal);
@@ -230,8 +231,11 @@ read_inputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain
   if (n_overridable > 0 && scope->outermost)
     g_ptr_array_add (
         state->reader->notes,
-        g_strdup_printf ("%u initializers are listed as inputs of the graph as well; they are weights, not inputs",
-                         n_overridable));
+        n_overridable == 1
+            ? g_strdup ("1 initializer is listed as an input of the graph as well; it is a weight, not an input")
+            : g_strdup_printf (
+                  "%u initializers are listed as inputs of the graph as well; they are weights, not inputs",
+                  n_overridable));
   return TRUE;
 }
 
@@ -394,9 +398,11 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
     return FALSE;
   ortrain_reader_read_provenance (&state);
   if (state.n_inlined > 0)
-    g_ptr_array_add (
-        self->notes,
-        g_strdup_printf ("%" G_GUINT64_FORMAT " calls of functions were replaced by their bodies", state.n_inlined));
+    g_ptr_array_add (self->notes,
+                     state.n_inlined == 1
+                         ? g_strdup ("1 call of a function was replaced by its body")
+                         : g_strdup_printf ("%" G_GUINT64_FORMAT " calls of functions were replaced by their bodies",
+                                            state.n_inlined));
   return TRUE;
 }
 

@@ -754,9 +754,10 @@ ortrain_model_to_string (OrtrainModel *self)
                               domain != NULL && *domain != '\0' ? ortrain_text_show (domain) : "operator set",
                               (gint64) self->proto->opset_import[i]->version);
     }
-  g_string_append_printf (out, "\nNodes       %u\nParameters  %'" G_GUINT64_FORMAT " in %u initializers\n",
+  g_string_append_printf (out, "\nNodes       %u\nParameters  %'" G_GUINT64_FORMAT " in %u initializer%s\n",
                           ortrain_model_get_n_nodes (self), ortrain_model_get_n_parameters (self),
-                          self->reader.graph->initializers->len);
+                          self->reader.graph->initializers->len,
+                          ortrain_text_plural (self->reader.graph->initializers->len));
   append_values (out, "Inputs    ", self->reader.graph->inputs);
   append_values (out, "Outputs   ", self->reader.graph->outputs);
   const GPtrArray *const values[] = { self->reader.graph->inputs, self->reader.graph->outputs };

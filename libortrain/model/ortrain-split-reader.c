@@ -269,9 +269,9 @@ ortrain_reader_finish_split (OrtrainReaderState *state, GError **error)
   if (state->n_split > 0)
     g_ptr_array_add (
         state->reader->notes,
-        g_strdup_printf ("%u parameters are stored as others that had equal values when the model was exported, "
+        g_strdup_printf ("%u parameter%s stored as others that had equal values when the model was exported, "
                          "such as %s: each is trained on its own unless they are tied",
-                         state->n_split, state->split_example));
+                         state->n_split, state->n_split == 1 ? " is" : "s are", state->split_example));
   if (n > 0)
     g_ptr_array_add (
         state->reader->notes,

@@ -324,14 +324,17 @@ ortrain_op_check_arity (OrtrainNode *node, GError **error)
   const char *what = NULL;
   gint found = 0, min = 0, max = 0;
   if (n_inputs < op->min_inputs || (op->max_inputs >= 0 && n_inputs > op->max_inputs))
-    what = "inputs", found = n_inputs, min = op->min_inputs, max = op->max_inputs;
+    what = "input", found = n_inputs, min = op->min_inputs, max = op->max_inputs;
   else if (n_outputs < op->min_outputs || (op->max_outputs >= 0 && n_outputs > op->max_outputs))
-    what = "outputs", found = n_outputs, min = op->min_outputs, max = op->max_outputs;
+    what = "output", found = n_outputs, min = op->min_outputs, max = op->max_outputs;
   if (what == NULL)
     return TRUE;
   g_autofree char *text = ortrain_node_describe (node);
-  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s has %d %s, it must have %d to %d", text,
-               found, what, min, max < 0 ? G_MAXINT : max);
+  g_autofree char *wanted = max < 0      ? g_strdup_printf ("at least %d", min)
+                            : min == max ? g_strdup_printf ("%d", min)
+                                         : g_strdup_printf ("%d to %d", min, max);
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s has %d %s%s, it must have %s", text, found,
+               what, ortrain_text_plural ((guint64) found), wanted);
   return FALSE;
 }
 

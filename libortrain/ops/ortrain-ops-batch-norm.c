@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-body-private.h"
 #include "ops/ortrain-ops-normalization-private.h"
 #include "ops/ortrain-ops-pointwise-private.h"
@@ -66,10 +67,10 @@ infer_batch_norm (OrtrainInferContext *ctx, GError **error)
       {
         OrtrainDim a = ortrain_infer_get_dim (ctx, 0, 1), b = ortrain_infer_get_dim (ctx, i, 0);
         if (ortrain_dim_is_int (a) && ortrain_dim_is_int (b) && a.value != b.value)
-          return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                     "input %u has %" G_GINT64_FORMAT " elements, but input 0 has %" G_GINT64_FORMAT
-                                     " channels",
-                                     i, b.value, a.value);
+          return ortrain_infer_fail (
+              ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+              "input %u has %" G_GINT64_FORMAT " element%s, but input 0 has %" G_GINT64_FORMAT " channel%s", i, b.value,
+              ortrain_text_plural ((guint64) b.value), a.value, ortrain_text_plural ((guint64) a.value));
       }
   if (ortrain_infer_wants_output (ctx, 0))
     ortrain_infer_set_like (ctx, 0, 0);

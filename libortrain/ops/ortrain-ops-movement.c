@@ -119,10 +119,10 @@ infer_concat (OrtrainInferContext *ctx, GError **error)
         {
           if (first >= 0 && d != axis && ortrain_dim_is_int (out[d]) && ortrain_dim_is_int (dims[d]) &&
               out[d].value != dims[d].value)
-            return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                       "axis %d of input %u has %" G_GINT64_FORMAT
-                                       " elements, but that of input %d has %" G_GINT64_FORMAT,
-                                       d, i, dims[d].value, first, out[d].value);
+            return ortrain_infer_fail (
+                ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                "axis %d of input %u has %" G_GINT64_FORMAT " element%s, but that of input %d has %" G_GINT64_FORMAT, d,
+                i, dims[d].value, ortrain_text_plural ((guint64) dims[d].value), first, out[d].value);
           if (first < 0 || (ortrain_dim_is_int (dims[d]) && !ortrain_dim_is_int (out[d])))
             out[d] = dims[d];
         }
@@ -232,15 +232,15 @@ infer_split (OrtrainInferContext *ctx, GError **error)
         {
           OrtrainDim sum = ortrain_dim_int (0);
           if ((guint) n_sizes != n)
-            return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "there are %d sizes, but %u outputs",
-                                       n_sizes, n);
+            return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                       "the numbers of sizes (%d) and outputs (%u) differ", n_sizes, n);
           for (gint i = 0; i < n_sizes; i++)
             sum = ortrain_dim_add (ctx->dims, sum, sizes[i]);
           if (ortrain_dim_is_int (sum) && ortrain_dim_is_int (dims[axis]) && sum.value != dims[axis].value)
-            return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                       "the sizes sum to %" G_GINT64_FORMAT ", but axis %d has %" G_GINT64_FORMAT
-                                       " elements",
-                                       sum.value, axis, dims[axis].value);
+            return ortrain_infer_fail (
+                ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                "the sizes sum to %" G_GINT64_FORMAT ", but axis %d has %" G_GINT64_FORMAT " element%s", sum.value,
+                axis, dims[axis].value, ortrain_text_plural ((guint64) dims[axis].value));
         }
     }
   else

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
+
 #include "ops/ortrain-op-private.h"
 
 /* ONNX's own training operators: Adam, Adagrad, Momentum. Inputs: R (learning rate), T (step), then n weights, n
@@ -12,7 +14,8 @@ infer_optimizer (OrtrainInferContext *ctx, guint n_states, GError **error)
   guint groups = 2 + n_states, n_inputs = ortrain_infer_get_n_inputs (ctx), n = (n_inputs - 2) / groups;
   if (n_inputs < 2 + groups || (n_inputs - 2) % groups != 0)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY,
-                               "it has %u inputs, it must have 2, and %u for each tensor", n_inputs, groups);
+                               "it has %u input%s, it must have 2, and %u for each tensor", n_inputs,
+                               ortrain_text_plural (n_inputs), groups);
   if (ortrain_infer_get_n_outputs (ctx) != n * (1 + n_states))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY, "it has %u outputs, but %u tensors",
                                ortrain_infer_get_n_outputs (ctx), n);

@@ -64,8 +64,8 @@ infer_pad (OrtrainInferContext *ctx, GError **error)
       return TRUE;
     }
   if (n != 2 * n_axes)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "there are %d pads, but %d axes need two each", n,
-                               n_axes);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "the number of pads is %d, but must be %d: two for each axis", n, 2 * n_axes);
   memcpy (out, dims, sizeof (OrtrainDim) * rank);
   for (gint i = 0; i < n_axes; i++)
     {
@@ -330,7 +330,8 @@ infer_reverse_sequence (OrtrainInferContext *ctx, GError **error)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the lengths are a scalar, rank 1 is needed");
   if (ortrain_dim_is_int (lengths) && ortrain_dim_is_int (samples) && lengths.value != samples.value)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "there are %" G_GINT64_FORMAT " lengths, but %" G_GINT64_FORMAT " samples",
+                               "the numbers of lengths (%" G_GINT64_FORMAT ") and samples (%" G_GINT64_FORMAT
+                               ") differ",
                                lengths.value, samples.value);
   ortrain_infer_set_like (ctx, 0, 0);
   return TRUE;

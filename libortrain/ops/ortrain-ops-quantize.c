@@ -31,8 +31,9 @@ check_scale (OrtrainInferContext *ctx, GError **error)
       OrtrainDim dim = ortrain_infer_get_dim (ctx, 0, axis);
       if (ortrain_dim_is_int (n) && ortrain_dim_is_int (dim) && n.value != dim.value)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                   "there are %" G_GINT64_FORMAT " scales, but %" G_GINT64_FORMAT " channels", n.value,
-                                   dim.value);
+                                   "the numbers of scales (%" G_GINT64_FORMAT ") and channels (%" G_GINT64_FORMAT
+                                   ") differ",
+                                   n.value, dim.value);
     }
   else if (scale_rank != rank)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,

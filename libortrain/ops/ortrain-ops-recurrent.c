@@ -62,8 +62,8 @@ upgrade_recurrent (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
   if (node->outputs->len > cell.n_outputs)
     {
       g_autofree char *text = ortrain_node_describe (node);
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s has %u outputs, it must have 0 to %u",
-                   text, node->outputs->len, cell.n_outputs);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY,
+                   "%s has too many outputs: %u, it must have 0 to %u", text, node->outputs->len, cell.n_outputs);
       return FALSE;
     }
   if (ortrain_attributes_get_int (node->attributes, "layout", 0) == 0)

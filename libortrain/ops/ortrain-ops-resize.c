@@ -90,7 +90,7 @@ infer_resize (OrtrainInferContext *ctx, GError **error)
         }
       if ((gsize) n != n_axes)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                   "there are %d sizes, but %" G_GSIZE_FORMAT " axes", n, n_axes);
+                                   "the numbers of sizes (%d) and axes (%" G_GSIZE_FORMAT ") differ", n, n_axes);
       for (gint pass = 0; pass < 2; pass++)
         for (gint i = 0; i < n; i++)
           {
@@ -122,7 +122,7 @@ infer_resize (OrtrainInferContext *ctx, GError **error)
     }
   if (ortrain_tensor_get_n_elements (scales->tensor) != (gint64) n_axes)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "there are %" G_GINT64_FORMAT " scales, but %" G_GSIZE_FORMAT " axes",
+                               "the numbers of scales (%" G_GINT64_FORMAT ") and axes (%" G_GSIZE_FORMAT ") differ",
                                ortrain_tensor_get_n_elements (scales->tensor), n_axes);
   for (gsize i = 0; i < n_axes; i++)
     {

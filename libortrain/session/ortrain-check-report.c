@@ -324,8 +324,10 @@ list_parameters (OrtrainCheckReport *self, OrtrainModel *model, OrtrainGraph *gr
   ortrain_enclosed_tensors_list (model, graph, roles, ORTRAIN_OBJECT_LIST (self->parameters));
   if (n_constants > 0)
     {
-      g_autofree char *note = g_strdup_printf (
-          "%u weights are stored in Constant nodes: they are trained, and exported to where they are", n_constants);
+      g_autofree char *note =
+          g_strdup_printf ("%u weight%s stored in %s: %s trained, and exported into the same node%s", n_constants,
+                           n_constants == 1 ? " is" : "s are", n_constants == 1 ? "a Constant node" : "Constant nodes",
+                           n_constants == 1 ? "it is" : "they are", ortrain_text_plural (n_constants));
       g_strv_builder_add (notes, note);
     }
 }
@@ -607,10 +609,10 @@ ortrain_check_report_to_string (OrtrainCheckReport *self)
   GString *text = g_string_new (NULL);
   guint n = g_list_model_get_n_items (self->diagnostics);
   if (self->trainable)
-    g_string_append_printf (text, "trainable: %u parameters%s", self->n_trainable,
-                            n > 0 ? "; other outputs have diagnostics" : "");
+    g_string_append_printf (text, "trainable: %u parameter%s%s", self->n_trainable,
+                            ortrain_text_plural (self->n_trainable), n > 0 ? "; other outputs have diagnostics" : "");
   else
-    g_string_append_printf (text, "not trainable: %u diagnostic%s", n, n == 1 ? "" : "s");
+    g_string_append_printf (text, "not trainable: %u diagnostic%s", n, ortrain_text_plural (n));
   for (guint i = 0; i < n; i++)
     {
       g_autoptr (OrtrainDiagnostic) diagnostic = g_list_model_get_item (self->diagnostics, i);

@@ -147,11 +147,11 @@ add_note (GStrvBuilder *notes, const GPtrArray *kept)
       g_string_append_printf (names, "%s'%s'", i > 0 ? ", " : "",
                               ortrain_text_show (scoped != NULL ? scoped : value->name));
     }
-  g_autofree char *note =
-      g_strdup_printf ("%u layer%s with running statistics (%s%s) have frozen parameters: they normalize by the "
-                       "statistics as stored, which "
-                       "stay; trainable-statistics trains them",
-                       kept->len, kept->len == 1 ? "" : "s", names->str, kept->len > MOST_NAMED ? ", …" : "");
+  g_autofree char *note = g_strdup_printf (
+      "%u layer%s with running statistics (%s%s) %s frozen parameters, and %s by the stored statistics, "
+      "which do not change; trainable-statistics trains them",
+      kept->len, ortrain_text_plural (kept->len), names->str, kept->len > MOST_NAMED ? ", …" : "",
+      kept->len == 1 ? "has" : "have", kept->len == 1 ? "normalizes" : "normalize");
   g_strv_builder_add (notes, note);
 }
 

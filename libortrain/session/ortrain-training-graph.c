@@ -517,9 +517,11 @@ stop_gradients (OrtrainGraph *base, OrtrainTrainingOptions *options, GHashTable 
     }
   g_ptr_array_add (names, NULL);
   g_autofree char *list = g_strjoinv ("', '", (char **) names->pdata);
-  g_autofree char *whose = n_lost == 0 ? g_strdup ("")
-                                       : g_strdup_printf ("; %u weights get none by that, and are not trained: %s%s",
-                                                          n_lost, lost->str, n_lost > MAX_LOST ? ", …" : "");
+  g_autofree char *whose = n_lost == 0
+                               ? g_strdup ("")
+                               : g_strdup_printf ("; %u weight%s no gradient because of it, and %s not trained: %s%s",
+                                                  n_lost, n_lost == 1 ? " gets" : "s get", n_lost == 1 ? "is" : "are",
+                                                  lost->str, n_lost > MAX_LOST ? ", …" : "");
   g_autofree char *note = g_strdup_printf ("no gradient flows through '%s'%s", ortrain_text_show_list (list), whose);
   g_strv_builder_add (notes, note);
   return TRUE;

@@ -279,7 +279,7 @@ note_state_precision (OrtrainTrainingGraph *self, const OrtrainUpdateRule *rule)
                               ortrain_text_show (trained->name));
     }
   if (n_others > MAX_NAMED)
-    g_string_append_printf (note, " and %u others", n_others - MAX_NAMED);
+    g_string_append_printf (note, " and %u other%s", n_others - MAX_NAMED, ortrain_text_plural (n_others - MAX_NAMED));
   ortrain_graph_add_note (self->training, note->str);
 }
 

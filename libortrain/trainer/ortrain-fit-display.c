@@ -28,7 +28,7 @@ describe_model (OrtrainTrainingSession *session)
                           ortrain_text_show (file != NULL                      ? file
                                              : name != NULL && name[0] != '\0' ? name
                                                                                : "a model"),
-                          provider, threads, threads == 1 ? "" : "s");
+                          provider, threads, ortrain_text_plural (threads));
 }
 
 static char *
@@ -44,8 +44,9 @@ describe_parameters (OrtrainTrainingSession *session)
     n_statistics += (guint64) store->buffers[i].n_elements;
   const guint64 n_frozen = all - MIN (n + n_statistics, all);
   g_autofree char *size = ortrain_format_bytes (bytes);
-  g_autofree char *statistics =
-      n_statistics > 0 ? g_strdup_printf (", %" G_GUINT64_FORMAT " running statistics", n_statistics) : g_strdup ("");
+  g_autofree char *statistics = n_statistics > 0 ? g_strdup_printf (", %" G_GUINT64_FORMAT " running statistic%s",
+                                                                    n_statistics, ortrain_text_plural (n_statistics))
+                                                 : g_strdup ("");
   return g_strdup_printf ("%" G_GUINT64_FORMAT " trained (%s), %" G_GUINT64_FORMAT " frozen%s", n, size, n_frozen,
                           statistics);
 }
@@ -55,18 +56,20 @@ describe_data (OrtrainTrainer *self, OrtrainFit *fit)
 {
   GString *text = g_string_new (NULL);
   const guint64 n_batches = ortrain_data_loader_get_n_batches (fit->loader);
+  const guint64 n_items = ortrain_dataset_get_length (self->dataset);
+  const guint64 n_held_out = self->validation != NULL ? ortrain_dataset_get_length (self->validation) : 0;
   g_string_printf (text,
-                   "%" G_GUINT64_FORMAT " items in batches of %u, %" G_GUINT64_FORMAT " steps an epoch, %u epoch%s",
-                   ortrain_dataset_get_length (self->dataset), self->batch_size, n_batches, self->epochs,
-                   self->epochs == 1 ? "" : "s");
+                   "%" G_GUINT64_FORMAT " item%s in batches of %u, %" G_GUINT64_FORMAT " step%s an epoch, %u epoch%s",
+                   n_items, ortrain_text_plural (n_items), self->batch_size, n_batches, ortrain_text_plural (n_batches),
+                   self->epochs, ortrain_text_plural (self->epochs));
   const guint n_together = ortrain_training_options_get_accumulation_steps (self->session->options);
   if (n_together > 1)
     g_string_append_printf (text, ", an update every %u steps", n_together);
   if (self->validation != NULL)
-    g_string_append_printf (text, "; %" G_GUINT64_FORMAT " items to validate",
-                            ortrain_dataset_get_length (self->validation));
+    g_string_append_printf (text, "; %" G_GUINT64_FORMAT " item%s to validate", n_held_out,
+                            ortrain_text_plural (n_held_out));
   if (fit->trained)
-    g_string_append_printf (text, "; resumed behind the steps of epoch %u", fit->epoch + 1);
+    g_string_append_printf (text, "; resumed after the steps of epoch %u", fit->epoch + 1);
   else if (fit->epoch > 0 || fit->step > 0)
     g_string_append_printf (text, "; resumed in epoch %u", fit->epoch + 1);
   if (!fit->trained && fit->step > 0)

@@ -243,7 +243,7 @@ static void
 append_count (GString *line, guint64 n, const char *what, const char *how)
 {
   if (n > 0)
-    g_string_append_printf (line, ", %" G_GUINT64_FORMAT " %s%s %s", n, what, n == 1 ? "" : "s", how);
+    g_string_append_printf (line, ", %" G_GUINT64_FORMAT " %s%s %s", n, what, ortrain_text_plural (n), how);
 }
 
 char *

@@ -2,6 +2,7 @@
 #include "trainer/ortrain-training-history-private.h"
 
 #include "core/ortrain-field-private.h"
+#include "core/ortrain-text-private.h"
 
 #include <math.h>
 
@@ -418,7 +419,8 @@ ortrain_training_history_to_string (OrtrainTrainingHistory *self)
         g_string_append_printf (text, "  %s %.4f", record->value_names[k], record->values[k]);
       g_string_append_printf (text, "  %.1f s\n", record->seconds);
     }
-  g_string_append_printf (text, "%" G_GUINT64_FORMAT " steps in %.1f s%s", self->n_steps, self->seconds,
+  g_string_append_printf (text, "%" G_GUINT64_FORMAT " step%s in %.1f s%s", self->n_steps,
+                          ortrain_text_plural (self->n_steps), self->seconds,
                           self->stopped_early ? ", stopped early" : "");
   return g_string_free (text, FALSE);
 }

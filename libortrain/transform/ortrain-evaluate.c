@@ -55,8 +55,8 @@ set_index_fault (GError **error, const OrtrainNode *node, const char *text, cons
   if (where == NULL)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
                  "%s: index %" G_GINT64_FORMAT " at element %" G_GINT64_FORMAT " is out of range for %" G_GINT64_FORMAT
-                 " entries",
-                 text, fault->value, fault->position, fault->limit);
+                 " %s",
+                 text, fault->value, fault->position, fault->limit, fault->limit == 1 ? "entry" : "entries");
   else if (fed->role != ORTRAIN_ROLE_TARGET || first == NULL)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
                  "%s: index %" G_GINT64_FORMAT " at %s is out of range for %" G_GINT64_FORMAT " entries", text,
@@ -64,8 +64,9 @@ set_index_fault (GError **error, const OrtrainNode *node, const char *text, cons
   else
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
                  "%s: label %" G_GINT64_FORMAT " at %s is out of range: '%s' has %" G_GINT64_FORMAT
-                 " classes, 0 to %" G_GINT64_FORMAT "%s",
-                 text, fault->value, where, ortrain_text_show (first->name), fault->limit, fault->limit - 1,
+                 " %s, 0 to %" G_GINT64_FORMAT "%s",
+                 text, fault->value, where, ortrain_text_show (first->name), fault->limit,
+                 fault->limit == 1 ? "class" : "classes", fault->limit - 1,
                  fault->value < 0 ? ", and ignore-index is set to another label" : "");
 }
 

@@ -160,7 +160,7 @@ class Progress(unittest.TestCase):
         names = ["model", "parameters", "data", "optimizer", "memory"]
         for name, n in (("whole", 5), ("cancelled", 5), ("resumed", 4)):     # nothing is planned where no step is left
             self.assertEqual([line.split()[0] for line in summaries[name].splitlines()], names[:n])
-        self.assertIn("; resumed behind the steps of epoch 1\n", summaries["resumed"])
+        self.assertIn("; resumed after the steps of epoch 1\n", summaries["resumed"])
 
     def test_words(self):
         """Where a resumed training goes on, and what a schedule leads to."""

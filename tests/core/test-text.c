@@ -87,6 +87,26 @@ test_show (void)
     }
 }
 
+static void
+test_plural (void)
+{
+  static const struct
+  {
+    guint64 n;
+    const char *text;
+  } cases[] = { { 0, "0 layers" },
+                { 1, "1 layer" },
+                { 2, "2 layers" },
+                { G_MAXUINT64, "18446744073709551615 layers" },
+                { (guint64) G_MAXUINT32 + 2, "4294967297 layers" } };
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autofree char *text =
+          g_strdup_printf ("%" G_GUINT64_FORMAT " layer%s", cases[i].n, ortrain_text_plural (cases[i].n));
+      g_assert_cmpstr (text, ==, cases[i].text);
+    }
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -96,5 +116,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/core/text/cut", test_cut);
   g_test_add_func ("/core/text/cut-escapes", test_cut_escapes);
   g_test_add_func ("/core/text/show", test_show);
+  g_test_add_func ("/core/text/plural", test_plural);
   return g_test_run ();
 }

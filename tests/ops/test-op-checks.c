@@ -115,7 +115,7 @@ static const Row table[] = {
   { "", "Einsum", "f[4];d[4]", "equation=i,i->i", "float32, the type of input 0" },
   { "", "Pad", "f[2,2];l[2];;l[1]", "mode=edges", "mode" },
   { "", "DepthToSpace", "f[1,4,1,1]", "blocksize=2 mode=RCD", "'RCD'" },
-  { "", "ReverseSequence", "f[4,3];l[4]", "", "4 lengths, but 3 samples" },
+  { "", "ReverseSequence", "f[4,3];l[4]", "", "lengths (4) and samples (3) differ" },
   { "", "Resize", "f[1,1,2,2];;f[4]", "mode=nearest nearest_mode=up", "'nearest_mode' is 'up'" },
   { "", "Resize", "f[1,1,2,2];;f[2]", "axes=[1,1]", "given twice" },
   { "", "EyeLike", "f[2,2]", "dtype=63", "element type 63" },
@@ -246,7 +246,7 @@ static const Row table[] = {
   { OWN, "GatherGrad", "f[4];l[4];f[1]", "", "int64 is needed" },
   { OWN, "ConcatGrad", "f[4];f[1]", "axis=0", "int64 is needed" },
   { OWN, "GatherGrad", "f[4];;l[1]", "", "input 1 is missing" },
-  { OWN, "GatherGrad", "f[4];l[4]", "", "3 to 3" },
+  { OWN, "GatherGrad", "f[4];l[4]", "", "it must have 3" },
 };
 
 static void

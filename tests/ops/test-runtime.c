@@ -115,7 +115,7 @@ test_refused (void)
       { "ReorderInput", "one processor", "ORT_ENABLE_EXTENDED" } },
     { "in x f32 1,2,4,4\nweight w f32 2,2,1,1\nout y\n" M "FusedConv x,w -> y activation=Mystery",
       { "node_y", "Mystery", "ORT_ENABLE_BASIC" } },
-    { "in x f32 2,4\nout y\n" M "FusedMatMul x -> y", { "node_y", "has 1 inputs, it must have 2", "" } },
+    { "in x f32 2,4\nout y\n" M "FusedMatMul x -> y", { "node_y", "has 1 input, it must have 2", "" } },
     { "in x f32 2,4,6\nweight w f32 6,18\nin p f32 2,2,2,4,2\nout y\n" M "Attention x,w,,,p -> y num_heads=3",
       { "node_y", "earlier steps", "use_cache" } },
     { "in x f32 2\nout y\nOptional x -> o\nOptionalGetElement o -> y",

@@ -141,7 +141,7 @@ test_pattern (void)
                                          ortrain_tensor_dict_get (all, ortrain_tensor_dict_get_name (some, i))));
   g_auto (GStrv) notes = ortrain_training_session_get_notes (stopped);
   g_autofree char *text = g_strjoinv ("\n", notes);
-  g_assert_nonnull (strstr (text, "2 weights get none by that"));
+  g_assert_nonnull (strstr (text, "2 weights get no gradient because of it"));
   g_assert_nonnull (strstr (text, "'l.weight'"));
   g_autoptr (OrtrainCheckReport) report = ortrain_model_check_with_options (model, options, &error);
   g_assert_no_error (error);

@@ -128,7 +128,7 @@ class Shared(Failures):
         npz("many.npz", x=self.data["x"], labels=self.data["labels"], positions=("q", (20,), [1] * 20), scale=("f", (1, 1), [2]))
         ortrain("train", "positions.onnx", "--data", "many.npz", status=1)
         npz("short.npz", x=("f", (N - 1, 3), X[3:]), labels=self.data["labels"], mask=self.mask)
-        self.assertIn("array 'x' has 41 rows, and there are 42 items", self.fails(1, "train", "mask.onnx", "--data", "short.npz"))
+        self.assertIn("array 'x' has 41 rows, but the data has 42 items", self.fails(1, "train", "mask.onnx", "--data", "short.npz"))
 
 
 class Sizes(Failures):

@@ -83,7 +83,7 @@ class Scripts(unittest.TestCase):
         self.put("sudo", 'exec "$@"')
         self.put("apt-get", '[ "$1" = update ] || echo "Setting up two"')
         done = self.run_script("install_missing one two")
-        self.assertEqual((done.returncode, done.stdout), (0, "Installing 1 packages and what they need: two\n"))
+        self.assertEqual((done.returncode, done.stdout), (0, "Installing, with their dependencies: two\n"))
         said = [call for call in self.calls() if call.startswith("apt-get")]
         self.assertEqual(said, ["apt-get update -qq", "apt-get install -y -q --no-install-recommends two"])
         self.assertEqual(sum(call.startswith("sudo ") for call in self.calls()), 2)

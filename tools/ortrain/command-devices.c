@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
 
+#include "core/ortrain-text-private.h"
+
 static void
 add_text (JsonBuilder *builder, const char *text)
 {
@@ -59,7 +61,8 @@ run (int argc, char *argv[])
       if (reason != NULL)
         g_print ("%-6s cannot be used: %s\n", name, reason);
       else if (is_cpu)
-        g_print ("%-6s %u threads, %s of memory, %s available\n", name, threads, total_text, available_text);
+        g_print ("%-6s %u thread%s, %s of memory, %s available\n", name, threads, ortrain_text_plural (threads),
+                 total_text, available_text);
       else
         g_print ("%-6s %s%s%s of memory, %s available\n", name, description != NULL ? description : "",
                  description != NULL ? ", " : "", total_text, available_text);

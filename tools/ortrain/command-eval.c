@@ -163,7 +163,8 @@ print_text (const EvalSums *sums, GPtrArray *metrics, const double *values)
     g_print ("accuracy %.2f %% (%" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT "), loss %.4f",
              100.0 * (double) sums->n_right / n, sums->n_right, sums->n, sums->sum / n);
   else
-    g_print ("%s %.6g over %" G_GUINT64_FORMAT " numbers", eval_loss_describe (sums->loss), sums->sum / n, sums->n);
+    g_print ("%s %.6g over %" G_GUINT64_FORMAT " number%s", eval_loss_describe (sums->loss), sums->sum / n, sums->n,
+             ortrain_text_plural (sums->n));
   for (guint i = 0; i < metrics->len; i++)
     g_print (", %s %.4f", ortrain_metric_get_name (metrics->pdata[i]), values[i]);
   g_print ("\n");
@@ -277,8 +278,8 @@ run (int argc, char *argv[])
   const guint64 rest = fixed > 0 ? ortrain_dataset_get_length (transformed) % (guint) batch_size : 0;
   if (rest > 0)
     g_printerr ("ortrain: The last %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
-                " items are left out: the model takes batches of %d only\n",
-                rest, ortrain_dataset_get_length (transformed), batch_size);
+                " items %s left out: the model takes batches of %d only\n",
+                rest, ortrain_dataset_get_length (transformed), rest == 1 ? "is" : "are", batch_size);
   g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (transformed, (guint) batch_size);
   ortrain_data_loader_set_drop_last (loader, fixed > 0);
   EvalSums sums = { .loss = loss, .axis = axis != G_MININT ? axis : -1 };

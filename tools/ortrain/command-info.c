@@ -55,9 +55,12 @@ print_parameters (GListModel *parameters)
                ortrain_parameter_info_get_shape (info), ortrain_parameter_info_get_reason (info));
     }
   if (n_left_out > 0)
-    g_print ("and %u more constants of one number, not trained (--json lists them)\n", n_left_out);
-  g_print ("%u tensors with %" G_GUINT64_FORMAT " elements are trained, %u with %" G_GUINT64_FORMAT " are not\n",
-           n_trained, n_elements, g_list_model_get_n_items (parameters) - n_trained, n_untrained);
+    g_print ("and %u more constant%s of one number, not trained (--json lists %s)\n", n_left_out,
+             ortrain_text_plural (n_left_out), n_left_out == 1 ? "it" : "them");
+  const guint n_others = g_list_model_get_n_items (parameters) - n_trained;
+  g_print ("%u tensor%s with %" G_GUINT64_FORMAT " element%s %s trained, %u with %" G_GUINT64_FORMAT " %s not\n",
+           n_trained, ortrain_text_plural (n_trained), n_elements, ortrain_text_plural (n_elements),
+           n_trained == 1 ? "is" : "are", n_others, n_untrained, n_others == 1 ? "is" : "are");
 }
 
 static ExitStatus

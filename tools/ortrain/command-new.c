@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
 
+#include "core/ortrain-text-private.h"
+
 /* text: "256,64". FALSE: not positive numbers with commas between them. */
 static gboolean
 add_hidden (GArray *sizes, const char *text)
@@ -66,7 +68,8 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
   if (model == NULL || !ortrain_model_save (model, argv[2], &error))
     return command_fail (error);
-  g_print ("%s: %" G_GUINT64_FORMAT " parameters\n", argv[2], ortrain_model_get_n_parameters (model));
+  const guint64 n_parameters = ortrain_model_get_n_parameters (model);
+  g_print ("%s: %" G_GUINT64_FORMAT " parameter%s\n", argv[2], n_parameters, ortrain_text_plural (n_parameters));
   return EXIT_OK;
 }
 

@@ -118,7 +118,7 @@ print_classes (OrtrainCsvFormat *format)
   if (classes == NULL)
     return;
   const guint n = g_strv_length ((char **) classes);
-  g_print ("%u classes:", n);
+  g_print ("%u %s:", n, n == 1 ? "class" : "classes");
   for (guint i = 0; i < MIN (n, most); i++)
     g_print ("%s %u %s", i > 0 ? "," : "", i, ortrain_text_show (classes[i]));
   g_print (n > most ? ", …\n" : "\n");
@@ -613,14 +613,14 @@ run (int argc, char *argv[])
   if (history == NULL)
     return fail_training (error, export, asked || resume ? checkpoint : NULL);
   if (ortrain_training_history_get_n_epochs (history) == 0 && ortrain_training_history_get_stopped_early (history))
-    g_print ("Training came to an early end before; a larger --patience goes on\n");
+    g_print ("Training was stopped early before; a larger --patience continues it\n");
   else if (ortrain_training_history_get_n_epochs (history) == 0)
-    g_print ("All %d epochs were done before; a larger --epochs goes on\n", epochs);
+    g_print ("All epochs (%d) were done before; a larger --epochs continues the training\n", epochs);
   else
     {
       g_autofree char *last = format_loss (ortrain_training_history_get_last_loss (history));
       guint n = ortrain_training_history_get_n_epochs (history);
-      g_print ("%u epoch%s in %.1f s, last loss %s\n", n, n == 1 ? "" : "s",
+      g_print ("%u epoch%s in %.1f s, last loss %s\n", n, ortrain_text_plural (n),
                ortrain_training_history_get_seconds (history), last);
     }
   if (export != NULL)

@@ -152,7 +152,7 @@ format_pairs (OrtrainTensor *matrix, const char *const *classes)
   g_array_sort (pairs, compare_pairs);
   GString *text = g_string_new (NULL);
   g_string_printf (text,
-                   pairs->len == 0 ? "Of %" G_GINT64_FORMAT " classes, none was taken for another"
+                   pairs->len == 0 ? "No item of the %" G_GINT64_FORMAT " classes was taken for another class"
                                    : "The most confused of %" G_GINT64_FORMAT " classes",
                    n);
   for (guint i = 0; i < MIN (pairs->len, N_PAIRS); i++)

@@ -292,9 +292,10 @@ check_length (OrtrainTensor *array, const char *name, gint64 n, const char *path
   if (n < 0 || ortrain_tensor_get_dim (array, 0) == n)
     return TRUE;
   g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
-               "%s: array '%s' has %" G_GINT64_FORMAT " rows, and there are %" G_GINT64_FORMAT
-               " items; if all items share it: --input %s=FILE.npy",
-               ortrain_text_show (path), ortrain_text_show (name), ortrain_tensor_get_dim (array, 0), n,
+               "%s: array '%s' has %" G_GINT64_FORMAT " row%s, but the data has %" G_GINT64_FORMAT
+               " item%s; if all items share it: --input %s=FILE.npy",
+               ortrain_text_show (path), ortrain_text_show (name), ortrain_tensor_get_dim (array, 0),
+               ortrain_text_plural ((guint64) ortrain_tensor_get_dim (array, 0)), n, ortrain_text_plural ((guint64) n),
                ortrain_text_show (name));
   return FALSE;
 }

@@ -114,8 +114,8 @@ add_classes (EvalSums *self, OrtrainTensor *logits, OrtrainTensor *target, GErro
         {
           g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
                        "Item %" G_GINT64_FORMAT ": label %.0f is out of range, the output has %" G_GINT64_FORMAT
-                       " classes, 0 to %" G_GINT64_FORMAT,
-                       self->n_items + i / per_item, given, classes, classes - 1);
+                       " %s, 0 to %" G_GINT64_FORMAT,
+                       self->n_items + i / per_item, given, classes, classes == 1 ? "class" : "classes", classes - 1);
           return FALSE;
         }
       const gint64 label = (gint64) given, found = (gint64) ortrain_tensor_get_scalar (best, i);

@@ -317,7 +317,8 @@ print_values (const PlanSummary *a, const PlanSummary *b)
           x += live (g_array_index (pairs, Pair, i).a);
           y += live (g_array_index (pairs, Pair, i).b);
         }
-      g_autofree char *name = g_strdup_printf ("%u others", pairs->len - MAX_VALUES);
+      g_autofree char *name =
+          g_strdup_printf ("%u other%s", pairs->len - MAX_VALUES, ortrain_text_plural (pairs->len - MAX_VALUES));
       g_autofree char *left = ortrain_format_bytes (x), *right = ortrain_format_bytes (y);
       g_autofree char *change = format_bytes_change (x, y);
       print_value (name, "", left, right, change);

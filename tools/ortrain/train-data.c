@@ -2,6 +2,7 @@
 #include "train-data.h"
 
 #include "command.h"
+#include "core/ortrain-text-private.h"
 
 #define DEFAULT_BATCH_SIZE 64
 
@@ -47,8 +48,8 @@ train_data_split (OrtrainDataset **dataset, OrtrainDataset **held_out, double fr
   if (kept == 0 || kept == n)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
-                   "--validation-split %g of %" G_GUINT64_FORMAT " items leaves nothing to %s", fraction, n,
-                   kept == 0 ? "train with" : "measure on");
+                   "--validation-split %g of %" G_GUINT64_FORMAT " item%s leaves nothing to %s", fraction, n,
+                   ortrain_text_plural (n), kept == 0 ? "train with" : "measure on");
       return FALSE;
     }
   if (ORTRAIN_IS_IMAGE_FOLDER (*dataset))
@@ -72,7 +73,8 @@ print_rest (OrtrainDataset *dataset, gint batch_size, const char *which, const c
 {
   const guint64 n = ortrain_dataset_get_length (dataset), rest = n % (guint) batch_size;
   if (rest > 0 && rest < n) /* fewer than one batch is an error, which tells */
-    g_print ("Note: %" G_GUINT64_FORMAT " of the %" G_GUINT64_FORMAT " items %sare left out%s\n", rest, n, which, why);
+    g_print ("Note: %" G_GUINT64_FORMAT " of the %" G_GUINT64_FORMAT " items %s%s left out%s\n", rest, n, which,
+             rest == 1 ? "is" : "are", why);
 }
 
 gboolean

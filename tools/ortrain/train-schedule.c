@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
+
 #include "train-schedule.h"
 
 gboolean
@@ -96,8 +98,8 @@ train_schedule_check_items (const char *name, const char *checkpoint, guint64 it
       !g_ascii_string_to_unsigned (text, 10, 1, G_MAXUINT64, &before, NULL) || before == items)
     return TRUE;
   g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-               "--schedule %s falls over the updates of all epochs, and those of %s were of %" G_GUINT64_FORMAT
-               " items, not %" G_GUINT64_FORMAT ": go on with that batch size, or with --schedule constant",
-               name, checkpoint, before, items);
+               "--schedule %s is spread over the updates of all epochs, and an update of %s had %" G_GUINT64_FORMAT
+               " item%s, not %" G_GUINT64_FORMAT ": continue with that batch size, or with --schedule constant",
+               name, checkpoint, before, ortrain_text_plural (before), items);
   return FALSE;
 }
