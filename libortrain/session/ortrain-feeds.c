@@ -146,12 +146,13 @@ check_labels (const OrtrainValue *input, OrtrainTensor *tensor, GError **error)
   g_autofree char *shape = ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), rank);
   g_autofree char *wanted = ortrain_value_describe (input);
   const char *what =
-      "class numbers are integers: convert them (NumPy: labels.astype('int64'); JavaScript: BigInts), or choose a "
-      "loss for numbers (mse, l1, huber)";
+      "class numbers are integers: convert them (NumPy: labels.astype('int64'); JavaScript: [0n, 1n], or "
+      "Int32Array.from(labels)), or choose a loss for numbers (mse, l1, huber)";
   if (rank == (gsize) input->rank + 1)
     what = ortrain_tensor_get_dim (tensor, rank - 1) == 1
-               ? "remove its last axis (NumPy: labels[..., 0])"
-               : "it is one-hot, or has probabilities: take the number of the class (NumPy: labels.argmax(-1))";
+               ? "remove its last axis (NumPy: labels[..., 0]; JavaScript: labels.flat(), or a shape without it)"
+               : "it is one-hot, or has probabilities: take the number of the class (NumPy: labels.argmax(-1); "
+                 "JavaScript: Int32Array.from(labels, row => row.indexOf(Math.max(...row))))";
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
                "Target '%s' is %s%s, but the loss needs class numbers, %s; %s", ortrain_text_show (input->name),
                ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), shape, wanted, what);

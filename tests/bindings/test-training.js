@@ -327,6 +327,21 @@ run({
         assert(session.train_step({x, labels}) > 0);
     },
 
+    'labels in an array of JavaScript'() {
+        const session = trainingSession(), {x} = batch(2);
+        const refused = labels => throws(Ortrain.SessionError, Ortrain.SessionError.FEED, () => session.train_step({x, labels}));
+        const plain = [0, 2], column = [[0n], [2n]], rows = [[1, 0, 0], [0, 0.5, 0.5]];
+        let told = refused(plain);
+        assert(told.includes('JavaScript: [0n, 1n], or Int32Array.from(labels)'), told);
+        assert(session.train_step({x, labels: [0n, 2n]}) > 0 && session.train_step({x, labels: Int32Array.from(plain)}) > 0);
+        told = refused(column);
+        assert(told.includes('JavaScript: labels.flat()'), told);
+        assert(session.train_step({x, labels: column.flat()}) > 0);
+        told = refused(rows);
+        assert(told.includes('JavaScript: Int32Array.from(labels, row => row.indexOf(Math.max(...row)))'), told);
+        assert(session.train_step({x, labels: Int32Array.from(rows, row => row.indexOf(Math.max(...row)))}) > 0);
+    },
+
     'optimizers'() {
         for (const optimizer of [new Ortrain.Sgd({learning_rate: 0.5, momentum: 0.9}), new Ortrain.Adam({learning_rate: 0.05}),
             new Ortrain.AdamW({learning_rate: 0.05}), new Ortrain.Lamb({learning_rate: 0.05}), new Ortrain.Adagrad({learning_rate: 0.3})]) {
