@@ -18,6 +18,8 @@ typedef struct
   guint64 n_compared; /* names with compiled patterns, so far */
 } OrtrainNamePatterns;
 
+/* Refuses an empty pattern, which would fit what has no name. option: the name of the option that has them */
+gboolean ortrain_name_patterns_check (const char *const *patterns, const char *option, GError **error);
 /* patterns: NULL at the end, or NULL; they outlive the object. */
 void ortrain_name_patterns_init (OrtrainNamePatterns *self, const char *const *patterns);
 void ortrain_name_patterns_clear (OrtrainNamePatterns *self);

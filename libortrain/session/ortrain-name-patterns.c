@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-name-patterns-private.h"
 
+#include "core/ortrain-errors.h"
 #include "graph/ortrain-scoped-name-private.h"
 
 #include <string.h>
@@ -22,6 +23,22 @@ static gboolean
 is_glob (const char *pattern)
 {
   return strpbrk (pattern, "*?") != NULL;
+}
+
+gboolean
+ortrain_name_patterns_check (const char *const *patterns, const char *option, GError **error)
+{
+  for (guint i = 0; patterns != NULL && patterns[i] != NULL; i++)
+    if (patterns[i][0] == '\0')
+      {
+        g_set_error (
+            error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+            "Option '%s': pattern %u is empty; give the name of what it means, a pattern such as 'layer1.*', or "
+            "leave the option out",
+            option, i + 1);
+        return FALSE;
+      }
+  return TRUE;
 }
 
 void

@@ -43,15 +43,18 @@ typedef struct
   GPtrArray *fits_constant; /* for each pattern: the reason of a constant that it fits, or NULL */
 } Choice;
 
-static void
-choice_init (Choice *self, const char *option, const char *const *patterns)
+static gboolean
+choice_init (Choice *self, const char *option, const char *const *patterns, GError **error)
 {
+  if (!ortrain_name_patterns_check (patterns, option, error))
+    return FALSE;
   self->option = option;
   ortrain_name_patterns_init (&self->patterns, patterns);
   self->used = g_new0 (gboolean, self->patterns.n + 1);
   self->fits_weight = g_new0 (gboolean, self->patterns.n + 1);
   self->fits_constant = g_ptr_array_new_full (self->patterns.n, g_free);
   g_ptr_array_set_size (self->fits_constant, (gint) self->patterns.n);
+  return TRUE;
 }
 
 static void
@@ -159,8 +162,9 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable,
   g_autoptr (GString) refused = g_string_new (NULL);
   guint n_chosen = 0, next = 0;
   ortrain_uncertain_parameters_init (&uncertain);
-  choice_init (&trainable, "trainable", ortrain_training_options_get_trainable (options));
-  choice_init (&frozen, "frozen", ortrain_training_options_get_frozen (options));
+  if (!choice_init (&trainable, "trainable", ortrain_training_options_get_trainable (options), error) ||
+      !choice_init (&frozen, "frozen", ortrain_training_options_get_frozen (options), error))
+    return FALSE;
   find_patterns_of_weights (&trainable, roles);
   for (guint i = 0; i < graph->initializers->len; i++)
     {

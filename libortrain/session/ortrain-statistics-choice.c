@@ -77,12 +77,15 @@ typedef struct
   gboolean *used;
 } Choice;
 
-static void
-choice_init (Choice *self, const char *option, const char *const *patterns)
+static gboolean
+choice_init (Choice *self, const char *option, const char *const *patterns, GError **error)
 {
+  if (!ortrain_name_patterns_check (patterns, option, error))
+    return FALSE;
   self->option = option;
   ortrain_name_patterns_init (&self->patterns, patterns);
   self->used = g_new0 (gboolean, self->patterns.n + 1);
+  return TRUE;
 }
 
 static void
@@ -164,8 +167,10 @@ ortrain_statistics_choose (OrtrainGraph *graph, OrtrainTrainingOptions *options,
   g_auto (Choice) trainable = { 0 }, frozen = { 0 };
   g_autoptr (GHashTable) weights = g_hash_table_new (NULL, NULL);
   g_autoptr (GPtrArray) kept = g_ptr_array_new ();
-  choice_init (&trainable, "trainable-statistics", ortrain_training_options_get_trainable_statistics (options));
-  choice_init (&frozen, "frozen-statistics", ortrain_training_options_get_frozen_statistics (options));
+  if (!choice_init (&trainable, "trainable-statistics", ortrain_training_options_get_trainable_statistics (options),
+                    error) ||
+      !choice_init (&frozen, "frozen-statistics", ortrain_training_options_get_frozen_statistics (options), error))
+    return FALSE;
   if (chosen && usual)
     {
       g_autoptr (GArray) roles = ortrain_parameter_roles_find (graph);

@@ -119,6 +119,8 @@ ortrain_stop_gradient_insert (OrtrainGraph *graph, const char *const *patterns, 
   const gboolean any_detached = detached != NULL && g_hash_table_size (detached) > 0;
   if ((patterns == NULL || patterns[0] == NULL) && !any_detached)
     return TRUE;
+  if (!ortrain_name_patterns_check (patterns, "stop-gradient", error))
+    return FALSE;
   ortrain_name_patterns_init (&prepared, patterns);
   g_autofree gboolean *used = g_new0 (gboolean, prepared.n + 1);
   g_autofree gboolean *used_by_outputs = g_new0 (gboolean, prepared.n + 1);

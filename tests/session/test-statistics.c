@@ -228,6 +228,26 @@ test_unmatched (void)
     }
 }
 
+/* An empty pattern would fit what has no name. */
+static void
+test_empty_pattern (void)
+{
+  static const char *const names[] = { "trainable", "frozen", "trainable-statistics", "frozen-statistics",
+                                       "stop-gradient" };
+  static const char *const patterns[] = { "a.*", "", NULL };
+  g_autoptr (OrtrainModel) model = make_model ();
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (OrtrainTrainingOptions) options = make_options ();
+      g_autofree char *message = g_strdup_printf ("Option '%s': pattern 2 is empty; give the name", names[i]);
+      g_object_set (options, names[i], patterns, NULL);
+      g_assert_null (ortrain_training_session_new (model, options, &error));
+      g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION);
+      g_assert_true (g_str_has_prefix (error->message, message));
+    }
+}
+
 /* One item has one value per channel: the step is refused, and nothing has changed; where all statistics stay, it is none of
  * its matter. */
 static void
@@ -345,6 +365,7 @@ main (int argc, char **argv)
   g_test_add_func ("/statistics/moves", test_moves);
   g_test_add_func ("/statistics/frozen-is-evaluation", test_frozen_is_evaluation);
   g_test_add_func ("/statistics/unmatched", test_unmatched);
+  g_test_add_func ("/statistics/empty-pattern", test_empty_pattern);
   g_test_add_func ("/statistics/one-value", test_one_value);
   g_test_add_func ("/statistics/one-value-of-groups", test_one_value_of_groups);
   g_test_add_func ("/statistics/last-batch", test_last_batch);

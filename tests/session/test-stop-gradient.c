@@ -148,7 +148,7 @@ test_pattern (void)
   g_assert_cmpuint (ortrain_check_report_get_n_trainable (report), ==, 4);
 }
 
-/* What matches nothing, a tensor, or leaves nothing to train. */
+/* Patterns that match nothing or a tensor, are empty, or leave nothing to train. */
 static void
 test_refused (void)
 {
@@ -161,6 +161,7 @@ test_refused (void)
       ORTRAIN_SESSION_ERROR_OPTION },
     { "l.weight", "*matches 'l.weight'; tensors that are not to be trained are named in 'frozen'*",
       ORTRAIN_SESSION_ERROR_OPTION },
+    { "", "*'stop-gradient': pattern 1 is empty; give the name of *", ORTRAIN_SESSION_ERROR_OPTION },
     { "y", "*matches 'y'; an output that no node reads has no gradient to stop*", ORTRAIN_SESSION_ERROR_OPTION },
   };
   g_autoptr (OrtrainModel) model = make_model ();
@@ -185,7 +186,6 @@ test_refused (void)
   g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE);
 }
 
-/* Options from a file. */
 /* A loss reads a stopped output as all else does: a = l (x), y = k (a), with a loss on both, trains k alone. */
 static void
 test_output (void)
