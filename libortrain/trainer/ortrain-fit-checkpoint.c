@@ -278,6 +278,8 @@ read_metadata (GVariant *metadata, gpointer data, GError **error)
   guint64 position = 0;
   if (g_variant_lookup (state, "position", "t", &position))
     fit->step = position / self->batch_size + (position % self->batch_size != 0);
+  if ((fit->epoch > 0 || fit->step > 0) && !ortrain_fit_check_logs (self, error))
+    return FALSE;
   return load_best (self, fit, error);
 }
 

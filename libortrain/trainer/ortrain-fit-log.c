@@ -13,17 +13,35 @@ get_step (OrtrainFit *fit)
   return fit->epoch * ortrain_data_loader_get_n_batches (fit->loader) + fit->step;
 }
 
-gboolean
-ortrain_fit_open_logs (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
+/* Of metrics: owned by them, NULL at the end. */
+static GPtrArray *
+list_columns (OrtrainTrainer *self)
 {
-  fit->logs = g_ptr_array_new_with_free_func ((GDestroyNotify) ortrain_training_log_free);
-  g_autoptr (GPtrArray) names = g_ptr_array_new ();
+  GPtrArray *names = g_ptr_array_new ();
   for (guint i = 0; self->validation != NULL && i < g_list_model_get_n_items (self->metrics); i++)
     {
       g_autoptr (OrtrainMetric) metric = g_list_model_get_item (self->metrics, i);
       g_ptr_array_add (names, (gpointer) ortrain_metric_get_title (metric));
     }
   g_ptr_array_add (names, NULL);
+  return names;
+}
+
+gboolean
+ortrain_fit_check_logs (OrtrainTrainer *self, GError **error)
+{
+  g_autoptr (GPtrArray) names = list_columns (self);
+  for (guint i = 0; self->logs != NULL && self->logs[i] != NULL; i++)
+    if (!ortrain_training_log_check_columns (self->logs[i], (const char *const *) names->pdata, error))
+      return FALSE;
+  return TRUE;
+}
+
+gboolean
+ortrain_fit_open_logs (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
+{
+  fit->logs = g_ptr_array_new_with_free_func ((GDestroyNotify) ortrain_training_log_free);
+  g_autoptr (GPtrArray) names = list_columns (self);
   for (guint i = 0; self->logs != NULL && self->logs[i] != NULL; i++)
     {
       OrtrainTrainingLog *log =

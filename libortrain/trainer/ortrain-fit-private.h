@@ -65,6 +65,8 @@ gboolean ortrain_fit_restore_best (OrtrainTrainer *self, OrtrainFit *fit, GError
 void ortrain_fit_show_start (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch);
 /* 0 and -1 behind the first step. */
 void ortrain_fit_measure (OrtrainTrainer *self, OrtrainFit *fit, double *items_per_second, double *seconds_left);
+/* Before training is resumed: whether the files of the trainer's property can be continued. */
+gboolean ortrain_fit_check_logs (OrtrainTrainer *self, GError **error);
 /* Opens the files of the trainer's property; closing them is freeing fit->logs. */
 gboolean ortrain_fit_open_logs (OrtrainTrainer *self, OrtrainFit *fit, GError **error);
 /* Writes the last step, or the epoch of a record, which has just ended. */

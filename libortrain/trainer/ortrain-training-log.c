@@ -115,7 +115,7 @@ get_step_of_line (Form form, const char *line)
   return step != NULL ? g_ascii_strtoull (step, NULL, 10) : 0;
 }
 
-/* How much of a file remains when training goes on behind a step. */
+/* How much of a file remains when training continues after a step. */
 static gsize
 get_kept (Form form, const char *text, gsize length, guint64 last_step)
 {
@@ -154,7 +154,7 @@ open_file (OrtrainTrainingLog *self, guint64 last_step, GError **error)
   return TRUE;
 }
 
-/* A file of its own for each training, as TensorBoard expects them. */
+/* Each training writes a file of its own, as TensorBoard expects. */
 static gboolean
 open_in_folder (OrtrainTrainingLog *self, const char *folder, GError **error)
 {
@@ -204,6 +204,53 @@ append_member (GByteArray *bytes, const char *name)
   append_text (bytes, text);
 }
 
+static void
+append_columns (GByteArray *bytes, const char *const *names)
+{
+  append_text (bytes, "event,epoch,step");
+  for (guint i = 0; i < ORTRAIN_N_LOG_COLUMNS; i++)
+    {
+      append_text (bytes, ",");
+      append_text (bytes, column_names[i]);
+    }
+  for (guint i = 0; names[i] != NULL; i++)
+    {
+      append_text (bytes, ",");
+      append_cell (bytes, names[i]);
+    }
+  append_text (bytes, "\n");
+}
+
+gboolean
+ortrain_training_log_check_columns (const char *path, const char *const *names, GError **error)
+{
+  g_autofree char *text = NULL;
+  gsize length = 0;
+  if (get_form (path) != FORM_CSV || !g_file_test (path, G_FILE_TEST_IS_REGULAR))
+    return TRUE;
+  if (!g_file_get_contents (path, &text, &length, error))
+    return FALSE;
+  g_autoptr (GByteArray) wanted = g_byte_array_new ();
+  append_columns (wanted, names);
+  /* a killed process may have left a part of the first line */
+  const char *end = memchr (text, '\n', length);
+  const gsize n = end != NULL ? (gsize) (end - text) + 1 : length;
+  if (n <= wanted->len && memcmp (text, wanted->data, n) == 0)
+    return TRUE;
+  g_autofree char *old = g_strndup (text, end != NULL ? n - 1 : n);
+  g_autofree char *new = g_strndup ((const char *) wanted->data, wanted->len - 1);
+  gsize same = 0; /* up to the last comma that both have */
+  for (gsize i = 0; old[i] != '\0' && old[i] == new[i]; i++)
+    if (old[i] == ',')
+      same = i + 1;
+  g_set_error (error, G_IO_ERROR, G_IO_ERROR_EXISTS,
+               "Log '%s' has other columns than the training that is resumed: %s'%s', not '%s'; give the log another "
+               "name, or resume with the same metrics",
+               ortrain_text_show (path), same > 0 ? "… " : "", ortrain_text_show (old + same),
+               ortrain_text_show (new + same));
+  return FALSE;
+}
+
 static gboolean
 write_head (OrtrainTrainingLog *self, guint64 last_step, GError **error)
 {
@@ -213,23 +260,11 @@ write_head (OrtrainTrainingLog *self, guint64 last_step, GError **error)
       if (self->end == 0)
         ortrain_events_append_version (self->entry);
       if (last_step > 0)
-        ortrain_events_append_start (self->entry, last_step + 1); /* what came behind is no longer true */
+        ortrain_events_append_start (self->entry,
+                                     last_step + 1); /* later steps of older files are not valid any more */
     }
   else if (self->form == FORM_CSV && self->end == 0)
-    {
-      append_text (self->entry, "event,epoch,step");
-      for (guint i = 0; i < ORTRAIN_N_LOG_COLUMNS; i++)
-        {
-          append_text (self->entry, ",");
-          append_text (self->entry, column_names[i]);
-        }
-      for (guint i = 0; self->names[i] != NULL; i++)
-        {
-          append_text (self->entry, ",");
-          append_cell (self->entry, self->names[i]);
-        }
-      append_text (self->entry, "\n");
-    }
+    append_columns (self->entry, (const char *const *) self->names);
   return self->entry->len == 0 || append (self, self->entry->data, self->entry->len, error);
 }
 

@@ -179,6 +179,36 @@ class Logs(unittest.TestCase):
         self.assertEqual([(step, what) for step, what in found if what == "start"], [(7, "start")])
         self.assertEqual([step for step, what in found if "train/loss" in what], list(range(1, 13)))
 
+    def test_resume_with_other_columns(self):
+        """A table has one set of columns: nothing is written to it, and the session stays as it was."""
+        state = os.path.join(folder, "columns")
+        table, lines, record = paths = files("columns")
+        for path in paths:
+            if os.path.exists(path):
+                os.remove(path)
+        trainer = make(logs=paths, checkpoint_dir=state)
+        trainer.connect("progress", lambda trainer, progress: progress.epoch == 2 and progress.step == 2 and trainer.stop())
+        trainer.fit()
+        for begin, told in ((None, "… 'uncounted_steps', not 'uncounted_steps,top2_accuracy'"), ("event,epoch,st", None), ("a,b\n1,2\n", "'a,b', not 'event,epoch,step,")):
+            if begin is not None:
+                with open(table, "w") as file:
+                    file.write(begin)
+            contents = [open(path, "rb").read() for path in paths]
+            other = make(logs=[lines, record, table], checkpoint_dir=state, resume=True)
+            other.validation = other.get_dataset()
+            other.add_metric(Ortrain.ClassificationMetric.new_accuracy(2, "logits", "labels"))
+            if told is None:
+                other.fit()
+                self.assertIn("top2_accuracy", rows_of(table)[0])
+                continue
+            with self.assertRaises(GLib.Error) as caught:
+                other.fit()
+            self.assertTrue(caught.exception.matches(Gio.io_error_quark(), Gio.IOErrorEnum.EXISTS), caught.exception)
+            for text in (table, told, "give the log another name"):
+                self.assertIn(text, caught.exception.message)
+            self.assertEqual([open(path, "rb").read() for path in paths], contents)
+            self.assertEqual(other.get_session().step, 0)
+
     def test_killed(self):
         paths = files("killed")
         script = ("import os, signal, sys; sys.path.insert(0, sys.argv[1]); import test_logs\n"
