@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-body-private.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The body of the gradient of RNN, GRU and LSTM: its steps one by one, from the last to the first. What the activations
@@ -42,6 +43,7 @@ typedef struct
   gboolean is_clipped;
 } Activation;
 
+/* NAN: ONNX has no default, which is then refused by ortrain_recurrent_find_unset (). */
 static const struct
 {
   const char *name;
@@ -51,15 +53,42 @@ static const struct
   { "sigmoid" },
   { "tanh" },
   { "relu" },
-  { "affine", TRUE, TRUE, 1, 0 },
+  { "affine", TRUE, TRUE, NAN, NAN },
   { "leakyrelu", TRUE, FALSE, 0.01 },
   { "thresholdedrelu", TRUE, FALSE, 1 },
-  { "scaledtanh", TRUE, TRUE, 1, 1 },
+  { "scaledtanh", TRUE, TRUE, NAN, NAN },
   { "hardsigmoid", TRUE, TRUE, 0.2, 0.5 },
   { "elu", TRUE, FALSE, 1 },
   { "softsign" },
   { "softplus" },
 };
+
+const char *
+ortrain_recurrent_find_unset (const OrtrainAttributes *attributes, const char **list, guint *position)
+{
+  const OrtrainAttribute *names = ortrain_attributes_lookup (attributes, "activations");
+  gsize n_alpha = 0, n_beta = 0;
+  guint next_alpha = 0, next_beta = 0;
+  ortrain_attributes_get_floats (attributes, "activation_alpha", &n_alpha);
+  ortrain_attributes_get_floats (attributes, "activation_beta", &n_beta);
+  for (gsize i = 0; names != NULL && names->kind == ORTRAIN_ATTRIBUTE_STRINGS && i < names->n; i++)
+    for (guint k = 0; k < G_N_ELEMENTS (activations); k++)
+      {
+        if (g_ascii_strcasecmp (activations[k].name, names->v.strings[i]) != 0)
+          continue;
+        const gboolean no_alpha = activations[k].has_alpha && next_alpha >= n_alpha && isnan (activations[k].alpha);
+        const gboolean no_beta = activations[k].has_beta && next_beta >= n_beta && isnan (activations[k].beta);
+        if (no_alpha || no_beta)
+          {
+            *list = no_alpha ? "activation_alpha" : "activation_beta";
+            *position = no_alpha ? next_alpha : next_beta;
+            return names->v.strings[i];
+          }
+        next_alpha += activations[k].has_alpha;
+        next_beta += activations[k].has_beta;
+      }
+  return NULL;
+}
 
 /* One of the activations above with its parameters, from an ONNX operator of another name. */
 static OrtrainValue *

@@ -142,6 +142,9 @@ gboolean ortrain_body_max_unpool_grad (OrtrainBody *self);
 gboolean ortrain_body_resize_grad (OrtrainBody *self);
 
 gboolean ortrain_body_recurrent_grad (OrtrainBody *self);
+/* The first of `activations` with a parameter that is in no list and that ONNX has no default for, or NULL. list: the
+ * attribute that the parameter is missing from; position: its index there */
+const char *ortrain_recurrent_find_unset (const OrtrainAttributes *attributes, const char **list, guint *position);
 gboolean ortrain_body_grid_sample_grad (OrtrainBody *self);
 
 gboolean ortrain_body_gradient_norm (OrtrainBody *self);

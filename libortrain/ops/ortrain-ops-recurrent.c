@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
@@ -105,7 +106,7 @@ check_dim (OrtrainInferContext *ctx, guint i, gint axis, OrtrainDim expected, GE
                              i, found.value, expected.value);
 }
 
-/* Numbers in FusedGemm, lists here. */
+/* Lists here, unlike in FusedGemm, with all the values that have no default. */
 static gboolean
 check_lists (OrtrainInferContext *ctx, GError **error)
 {
@@ -117,6 +118,14 @@ check_lists (OrtrainInferContext *ctx, GError **error)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "attribute '%s' must be a list of floats",
                                    lists[i]);
     }
+  const char *list;
+  guint position;
+  const char *unset = ortrain_recurrent_find_unset (ctx->node->attributes, &list, &position);
+  if (unset != NULL)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                               "the activation '%s' needs a value that has no default in ONNX; set element %u of the "
+                               "attribute '%s'",
+                               ortrain_text_show (unset), position, list);
   return TRUE;
 }
 

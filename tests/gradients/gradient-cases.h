@@ -360,7 +360,8 @@ static const OrtrainGradientCase cases[] = {
   { "RNN", "f[3,2,3];f[1,2,3];f[1,2,2];f[1,4];j[2]{3,2};f[1,2,2]", "direction='reverse' hidden_size=2", 2 },
   { "RNN", "f[3,2,3];f[2,2,3];f[2,2,2];f[2,4];j[2]{1,3};f[2,2,2]",
     "direction='bidirectional' activations=['Relu','Softsign']", 2 },
-  { "RNN", "f[2,2,3];f[1,2,3];f[1,2,2];f[1,4]", "clip=0.9f activations=['Affine'] activation_alpha=[0.5f]", 2 },
+  { "RNN", "f[2,2,3];f[1,2,3];f[1,2,2];f[1,4]",
+    "clip=0.9f activations=['Affine'] activation_alpha=[0.5f] activation_beta=[0.1f]", 2 },
   { "RNN", "f[2,2,3];f[1,2,3];f[1,2,2];f[1,4]",
     "activations=['ScaledTanh'] activation_alpha=[1.5f] "
     "activation_beta=[0.7f]",

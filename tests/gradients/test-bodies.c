@@ -64,7 +64,9 @@ static const OrtrainGradientCase rules[] = {
     "activations=['HardSigmoid','Softsign','ScaledTanh'] activation_alpha=[0.25f,0.9f] activation_beta=[0.45f,1.1f]",
     3 },
   { "LSTM", "f[3,2,3];f[1,8,3];f[1,8,2];f[1,16];_;f[1,2,2];f[1,2,2];f[1,6]",
-    "activations=['Sigmoid','Affine','LeakyRelu'] input_forget=1 direction='reverse' clip=0.8f", 3 },
+    "activations=['Sigmoid','Affine','LeakyRelu'] activation_alpha=[1f] activation_beta=[0f] input_forget=1 "
+    "direction='reverse' clip=0.8f",
+    3 },
   { "LSTM", "f[1,2,3];f[2,8,3];f[2,8,2];f[2,16];j[2]{1,0}",
     "activations=['Sigmoid','Elu','Softplus','Sigmoid','Tanh','Elu'] direction='bidirectional'", 3 },
   { "GRU", "f[3,2,3];f[2,6,3];f[2,6,2];f[2,12];j[2]{3,1};f[2,2,2]",

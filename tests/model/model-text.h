@@ -13,7 +13,7 @@
  *   weight w f64 4,3          an initializer with numbers that follow from its name
  *   const k i64 2 = 1,2       an initializer; nothing for a scalar
  *   out y                     an output without a type
- *   Gemm x,w -> y a=1 b=.5 c=word d=[1,2] e=[.5,1.] f=$0      a node; com.microsoft::Gelu names its domain;
+ *   Gemm x,w -> y a=1 b=.5 c=word d=[1,2] e=[.5,1.] f=[a,b] g=$0      a node; com.microsoft::Gelu names its domain;
  *                                                             $0 is the graph of texts[1]
  */
 
@@ -74,9 +74,11 @@ model_text_attribute (const char *name, const char *value, const char *const *te
     {
       g_autofree char *inner = g_strndup (value + 1, strlen (value) - 2);
       g_auto (GStrv) list = g_strsplit (inner, ",", -1);
-      const gboolean floats = strchr (inner, '.') != NULL;
+      const gboolean strings = g_ascii_isalpha (*inner), floats = !strings && strchr (inner, '.') != NULL;
       for (guint i = 0; list[i] != NULL; i++)
-        if (floats)
+        if (strings)
+          proto_string (p, 9, list[i]);
+        else if (floats)
           {
             const float number = (float) g_ascii_strtod (list[i], NULL);
             proto_varint (p, 7 << 3 | 5);
@@ -84,7 +86,7 @@ model_text_attribute (const char *name, const char *value, const char *const *te
           }
         else
           proto_int (p, 8, g_ascii_strtoll (list[i], NULL, 10));
-      proto_int (p, 20, floats ? 6 : 7);
+      proto_int (p, 20, strings ? 8 : floats ? 6 : 7);
     }
   else if (strchr ("0123456789-.", *value) == NULL)
     {

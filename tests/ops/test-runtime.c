@@ -100,6 +100,9 @@ test_export (void)
   test_remove_folder (folder);
 }
 
+#define RNN "in x f32 2,2,3\nweight w f32 1,2,3\nweight r f32 1,2,2\nout y\n"
+#define GATES "weight u f32 1,8,3\nweight v f32 1,8,2\nweight s f32 1,6,3\nweight t f32 1,6,2\n"
+
 static void
 test_refused (void)
 {
@@ -120,6 +123,15 @@ test_refused (void)
       { "node_y", "earlier steps", "use_cache" } },
     { "in x f32 2\nout y\nOptional x -> o\nOptionalGetElement o -> y",
       { "node_o", "optional values", "export the model" } },
+    { RNN "RNN x,w,r -> y activations=[Affine] activation_beta=[.5]",
+      { "RNN 'node_y'", "'Affine' needs a value that has no default in ONNX",
+        "element 0 of the attribute 'activation_alpha'" } },
+    { RNN "RNN x,w,r -> y activations=[scaledTanh] activation_alpha=[.5]",
+      { "RNN 'node_y'", "'scaledTanh' needs a value", "element 0 of the attribute 'activation_beta'" } },
+    { RNN GATES "LSTM x,u,v -> y activations=[HardSigmoid,Elu,Affine] activation_alpha=[.2,.5] activation_beta=[.5,.1]",
+      { "LSTM 'node_y'", "'Affine' needs a value", "element 2 of the attribute 'activation_alpha'" } },
+    { RNN GATES "GRU x,s,t -> y activations=[Sigmoid,ScaledTanh]",
+      { "GRU 'node_y'", "'ScaledTanh' needs a value", "element 0 of the attribute 'activation_alpha'" } },
     { "in x f32 2\nout y\nLoop x -> y", { "node_y", "loops are not supported", "dynamo=True" } },
   };
   for (guint i = 0; i < G_N_ELEMENTS (refused); i++)
