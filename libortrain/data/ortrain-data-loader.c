@@ -6,6 +6,7 @@
 #include "core/ortrain-text-private.h"
 #include "data/ortrain-item-order-private.h"
 #include "data/ortrain-prefetcher-private.h"
+#include "tensor/ortrain-omitted-arrays-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 /**
@@ -264,6 +265,7 @@ take_batch (OrtrainDataLoader *self)
         return g_object_ref (batch);
     }
   OrtrainTensorDict *batch = ortrain_tensor_dict_new ();
+  ortrain_omitted_arrays_share (batch, self->dataset);
   if (self->pool->len >= MAX_POOLED + self->prefetch)
     g_ptr_array_remove_index (self->pool, 0);
   g_ptr_array_add (self->pool, g_object_ref (batch));

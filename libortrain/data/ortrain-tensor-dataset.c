@@ -6,6 +6,7 @@
 #include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 #include "data/ortrain-dataset-private.h"
+#include "tensor/ortrain-omitted-arrays-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <math.h>
@@ -233,6 +234,7 @@ ortrain_tensor_dataset_new (OrtrainTensorDict *tensors, GError **error)
     }
   OrtrainTensorDataset *self = g_object_new (ORTRAIN_TYPE_TENSOR_DATASET, NULL);
   self->tensors = ortrain_tensor_dict_new ();
+  ortrain_omitted_arrays_share (self, tensors);
   self->conversions = g_new (Conversion, n);
   self->length = (guint64) ortrain_tensor_get_dim (ortrain_tensor_dict_get_tensor (tensors, 0), 0);
   for (guint i = 0; i < n; i++)

@@ -3,6 +3,7 @@
 
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
+#include "tensor/ortrain-omitted-arrays-private.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-specialize-private.h"
 
@@ -137,8 +138,9 @@ check_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const 
       OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, input->name);
       if (tensor == NULL)
         {
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is missing",
-                       ortrain_text_show (input->name));
+          g_autofree char *reason = ortrain_omitted_arrays_explain (feeds, input->name);
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is missing%s",
+                       ortrain_text_show (input->name), reason);
           return FALSE;
         }
       OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);

@@ -4,6 +4,7 @@
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-control-private.h"
 #include "ops/ortrain-declarations-private.h"
+#include "tensor/ortrain-omitted-arrays-private.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-evaluate-private.h"
 
@@ -92,8 +93,9 @@ ortrain_interpreter_run (OrtrainGraph *source, OrtrainTensorDict *feeds, Ortrain
         ortrain_value_set_tensor (value, tensor);
       else if (value->tensor == NULL)
         {
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is missing",
-                       ortrain_text_show (value->name));
+          g_autofree char *reason = ortrain_omitted_arrays_explain (feeds, value->name);
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is missing%s",
+                       ortrain_text_show (value->name), reason);
           return NULL;
         }
     }

@@ -6,6 +6,7 @@
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
+#include "tensor/ortrain-omitted-arrays-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
@@ -165,8 +166,8 @@ read_entry (GBytes *bytes, const Entry *entry, GError **error)
   return ortrain_npy_parse (contents, error);
 }
 
-/* What other programs than NumPy put into an archive: folders, what macOS keeps beside each file, and texts. Without an ending,
- * an entry is an array. */
+/* Entries that other programs than NumPy put into an archive: folders, the files that macOS keeps beside each file, and
+ * texts. An entry without an ending is an array. */
 static gboolean
 is_foreign (const char *name)
 {
@@ -178,6 +179,7 @@ is_foreign (const char *name)
          (dot != NULL && g_strv_contains (endings, dot));
 }
 
+/* An array of objects or texts is often a description of the others: it is left out. */
 static gboolean
 parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
 {
@@ -187,6 +189,7 @@ parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
   if (!find_directory (data, size, &offset, &length, &n_entries, error))
     return FALSE;
   const guint8 *p = data + offset, *end = p + length;
+  g_autoptr (GError) first_error = NULL;
   for (guint64 i = 0; i < n_entries; i++)
     {
       if (end - p < 46 || get32 (p) != CENTRAL_MAGIC)
@@ -214,20 +217,31 @@ parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
           p += 46 + name_length + extra_length + comment_length;
           continue;
         }
-      g_autoptr (OrtrainTensor) tensor = read_entry (bytes, &entry, error);
+      g_autoptr (GError) local_error = NULL;
+      g_autoptr (OrtrainTensor) tensor = read_entry (bytes, &entry, &local_error);
       if (tensor == NULL)
+        g_prefix_error (&local_error, "%s: ", ortrain_text_show (name));
+      if (tensor == NULL && !g_error_matches (local_error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE))
         {
-          g_prefix_error (error, "%s: ", ortrain_text_show (name));
+          g_propagate_error (error, g_steal_pointer (&local_error));
           return FALSE;
         }
       if (g_str_has_suffix (name, ".npy"))
         name[name_length - 4] = '\0';
-      if (ortrain_tensor_dict_contains (into, name))
+      if (ortrain_tensor_dict_contains (into, name) || ortrain_omitted_arrays_find (into, name) != NULL)
         return fail (error, "has two entries with the same name");
-      ortrain_tensor_dict_set (into, name, tensor);
+      if (tensor != NULL)
+        ortrain_tensor_dict_set (into, name, tensor);
+      else
+        ortrain_omitted_arrays_add (into, name, local_error->message);
+      if (tensor == NULL && first_error == NULL)
+        first_error = g_steal_pointer (&local_error);
       p += 46 + name_length + extra_length + comment_length;
     }
-  return TRUE;
+  if (ortrain_tensor_dict_get_size (into) > 0 || first_error == NULL)
+    return TRUE;
+  g_propagate_error (error, g_steal_pointer (&first_error));
+  return FALSE;
 }
 
 /**
@@ -235,8 +249,9 @@ parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
  * @path: (type filename): a file that NumPy's `savez` or `savez_compressed` wrote
  * @error: return location for an error
  *
- * Reads a `.npz` file. Arrays that are neither compressed nor misaligned are mapped, not copied. Folders, hidden files, what
- * macOS adds, and files whose names end like those of texts or pictures are passed over.
+ * Reads a `.npz` file. Arrays that are neither compressed nor misaligned are mapped, not copied. Folders, hidden files,
+ * files that macOS adds, and files whose names end like those of texts or pictures are left out. So are arrays of types that
+ * no tensor has, such as texts, times and Python objects; it is an error if all arrays are.
  *
  * Returns: (transfer full): the arrays in the order of the file; %NULL with an [error@TensorError] or an error of
  *   [error@GLib.FileError]

@@ -74,9 +74,17 @@ class TensorDatasets(unittest.TestCase):
 
     def test_npz(self):
         path = os.path.join(folder, "data.npz")
-        np.savez(path, **self.arrays)
+        np.savez(path, **self.arrays, who=np.array(["a"] * 3), more=np.array([None, {}], dtype=object))
         dataset = Ortrain.TensorDataset(path)
         self.assertEqual(dataset.get_item(7)["x"].numpy().tolist(), [14, 15])
+        self.assertEqual(sorted(dataset.tensors.keys()), ["labels", "x"])
+        np.savez(path, x=np.zeros((10, 4), np.float32), labels=np.array(["a"] * 10))
+        with self.assertRaises(GLib.Error) as caught:
+            Ortrain.Trainer(training_session(), Ortrain.TensorDataset(path), batch_size=5).fit()
+        self.assertRegex(caught.exception.message, r"Input 'labels' is missing; labels\.npy: .* they are texts; number them")
+        np.savez(path, labels=np.array(["a"] * 10))
+        with self.assertRaisesRegex(GLib.Error, "labels.npy: .*they are texts"):
+            Ortrain.TensorDataset(path)
 
     def test_idx(self):
         images, labels = os.path.join(folder, "images"), os.path.join(folder, "labels")

@@ -3,6 +3,7 @@
 
 #include "command.h"
 #include "core/ortrain-text-private.h"
+#include "tensor/ortrain-omitted-arrays-private.h"
 
 #include <glib/gstdio.h>
 #include <string.h>
@@ -247,6 +248,12 @@ find_array (OrtrainTensorDict *arrays, const char *name, const char *path, GErro
   OrtrainTensor *tensor = ortrain_tensor_dict_get (arrays, name);
   if (tensor != NULL)
     return tensor;
+  const char *reason = ortrain_omitted_arrays_find (arrays, name);
+  if (reason != NULL)
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "%s: %s", ortrain_text_show (path), reason);
+      return NULL;
+    }
   g_auto (GStrv) names = ortrain_tensor_dict_get_names (arrays);
   g_autofree char *list = g_strjoinv ("', '", names);
   g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "%s has no array '%s'; it has '%s'",
