@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include <glib.h>
+#include <glib-object.h>
+#include <string.h>
 
 /* A name out of a file as people may see it: control characters, characters that turn the direction of text, and bytes that
  * are no UTF-8 are escaped, and of a long one the middle is left out. */
@@ -16,6 +17,19 @@ const char *ortrain_text_show (const char *text);
 /* Of several names, each of which was shown already: as many as a message has space for. */
 #define ORTRAIN_TEXT_LIST_MAX 600
 const char *ortrain_text_show_list (const char *text);
+
+/* A class in a message: "AdamW" for OrtrainAdamW, a class of the user by its whole name. */
+static inline const char *
+ortrain_text_name_type (const char *type_name)
+{
+  return g_str_has_prefix (type_name, "Ortrain") ? type_name + strlen ("Ortrain") : type_name;
+}
+
+static inline const char *
+ortrain_text_name_class (gpointer object)
+{
+  return ortrain_text_name_type (G_OBJECT_TYPE_NAME (object));
+}
 
 /* What follows a noun after the number n: "%u layer%s". */
 static inline const char *

@@ -50,7 +50,7 @@ ensure_error (OrtrainDataset *self, const char *what, GError **error)
 {
   if (error != NULL && *error == NULL)
     g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s of %s returned nothing, and set no error",
-                 what, G_OBJECT_TYPE_NAME (self));
+                 what, ortrain_text_name_class (self));
 }
 
 static OrtrainTensorDict *default_get_batch (OrtrainDataset *self, const guint64 *indices, gsize n_indices,
@@ -89,7 +89,7 @@ default_get_item (OrtrainDataset *self, guint64 index, GError **error)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
                    "%s implements none of get_item, get_batch, fill_batch, fill_epoch_batch",
-                   G_OBJECT_TYPE_NAME (self));
+                   ortrain_text_name_class (self));
       return NULL;
     }
   g_autoptr (OrtrainTensorDict) batch = ortrain_dataset_get_batch (self, &index, 1, error);

@@ -85,7 +85,7 @@ ortrain_image_transform_apply (OrtrainTransform *transform, OrtrainTensorDict *i
   if (run == NULL)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
-                   "%s is derived from ImageTransform; derive it from Transform", G_OBJECT_TYPE_NAME (self));
+                   "%s is derived from ImageTransform; derive it from Transform", ortrain_text_name_class (self));
       return FALSE;
     }
   const char *name = find_image (self, item, error);

@@ -3,6 +3,7 @@
 
 #include "core/ortrain-dispatch-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-text-private.h"
 
 /**
  * OrtrainTransform:
@@ -62,12 +63,12 @@ apply (OrtrainTransform *self, OrtrainTensorDict *item, guint64 seed, GError **e
   OrtrainTransformClass *klass = ORTRAIN_TRANSFORM_GET_CLASS (self);
   if (klass->apply == NULL)
     g_set_error (&local_error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s does not implement apply",
-                 G_OBJECT_TYPE_NAME (self));
+                 ortrain_text_name_class (self));
   else if (klass->apply (self, item, seed, &local_error))
     return TRUE;
   if (local_error == NULL) /* languages with exceptions may return FALSE without an error */
     g_set_error (&local_error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
-                 "apply of %s returned false, and set no error", G_OBJECT_TYPE_NAME (self));
+                 "apply of %s returned false, and set no error", ortrain_text_name_class (self));
   g_propagate_error (error, local_error);
   return FALSE;
 }

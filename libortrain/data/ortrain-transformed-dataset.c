@@ -4,6 +4,7 @@
 #include "core/ortrain-field-private.h"
 #include "core/ortrain-object-list-private.h"
 #include "core/ortrain-philox-private.h"
+#include "core/ortrain-text-private.h"
 #include "data/ortrain-dataset-private.h"
 
 /**
@@ -83,7 +84,7 @@ read_item (OrtrainTransformedDataset *self, guint64 epoch, guint64 index, GError
       g_autoptr (OrtrainTransform) transform = g_list_model_get_item (G_LIST_MODEL (self->transforms), i);
       if (!ortrain_transform_apply (transform, item, get_seed (self, epoch, index, i), error))
         {
-          g_prefix_error (error, "Item %" G_GUINT64_FORMAT ", %s: ", index, G_OBJECT_TYPE_NAME (transform));
+          g_prefix_error (error, "Item %" G_GUINT64_FORMAT ", %s: ", index, ortrain_text_name_class (transform));
           return NULL;
         }
     }

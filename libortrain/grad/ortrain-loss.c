@@ -376,7 +376,7 @@ find_output (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
     g_string_append_printf (names, "%s'%s'", i > 0 ? ", " : "",
                             ortrain_text_show (((OrtrainValue *) graph->outputs->pdata[i])->name));
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-               "%s: the model has no output '%s'; it has %s", G_OBJECT_TYPE_NAME (self), ortrain_text_show (name),
+               "%s: the model has no output '%s'; it has %s", ortrain_text_name_class (self), ortrain_text_show (name),
                ortrain_text_show_list (names->str));
   return NULL;
 }
@@ -419,18 +419,19 @@ add_to_graph (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
         g_set_error (
             error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
             "%s on output '%s': build returned FALSE, and set no error; TRUE and the value of the loss are needed",
-            G_OBJECT_TYPE_NAME (self), ortrain_text_show (output->name));
+            ortrain_text_name_class (self), ortrain_text_show (output->name));
       else
         g_propagate_prefixed_error (error, g_steal_pointer (&local_error),
-                                    "%s on output '%s': ", G_OBJECT_TYPE_NAME (self), ortrain_text_show (output->name));
+                                    "%s on output '%s': ", ortrain_text_name_class (self),
+                                    ortrain_text_show (output->name));
       return NULL;
     }
   if (!ortrain_dtype_is_floating (loss->dtype) || loss->rank != 0)
     {
       g_autofree char *description = ortrain_value_describe (loss);
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
-                   "%s on output '%s' must be a scalar of a floating type, but it is %s", G_OBJECT_TYPE_NAME (self),
-                   ortrain_text_show (output->name), description);
+                   "%s on output '%s' must be a scalar of a floating type, but it is %s",
+                   ortrain_text_name_class (self), ortrain_text_show (output->name), description);
       return NULL;
     }
   return loss;

@@ -107,9 +107,10 @@ ortrain_scores_find (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue *outpu
                    axis);
       return NULL;
     }
-  g_autofree char *note = g_strdup_printf (
-      "'%s' is the %s of '%s': %s is computed from '%s'; the output stays as it is", ortrain_text_show (output->name),
-      node->op_type, ortrain_text_show (scores->name), G_OBJECT_TYPE_NAME (loss), ortrain_text_show (scores->name));
+  g_autofree char *note =
+      g_strdup_printf ("'%s' is the %s of '%s': %s is computed from '%s'; the output stays as it is",
+                       ortrain_text_show (output->name), node->op_type, ortrain_text_show (scores->name),
+                       ortrain_text_name_class (loss), ortrain_text_show (scores->name));
   ortrain_graph_add_note (graph, note);
   return repeat_views (graph, scores, chain, error);
 }

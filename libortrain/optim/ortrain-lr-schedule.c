@@ -3,6 +3,7 @@
 
 #include "core/ortrain-dispatch-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-text-private.h"
 
 #include <math.h>
 
@@ -122,16 +123,16 @@ ortrain_lr_schedule_evaluate (OrtrainLrSchedule *self, guint64 step, double *fac
   *factor = 1.0;
   if (local_error != NULL)
     g_propagate_prefixed_error (error, g_steal_pointer (&local_error), "%s at step %" G_GUINT64_FORMAT ": ",
-                                G_OBJECT_TYPE_NAME (self), step);
+                                ortrain_text_name_class (self), step);
   else if (!ok) /* a method written in a scripting language may fail without a reason */
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
                  "%s at step %" G_GUINT64_FORMAT
                  ": evaluate returned FALSE, and set no error; TRUE and the factor on the learning rate are needed",
-                 G_OBJECT_TYPE_NAME (self), step);
+                 ortrain_text_name_class (self), step);
   else if (!isfinite (value))
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
-                 "%s at step %" G_GUINT64_FORMAT ": the factor on the learning rate is %s", G_OBJECT_TYPE_NAME (self),
-                 step,
+                 "%s at step %" G_GUINT64_FORMAT ": the factor on the learning rate is %s",
+                 ortrain_text_name_class (self), step,
                  isnan (value) ? "nan"
                  : value < 0   ? "-inf"
                                : "inf");

@@ -121,7 +121,7 @@ ortrain_optimizer_real_update (OrtrainOptimizer *self, const char *name, Ortrain
                                double weight_decay, double gradient_scale, GError **error)
 {
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-               "%s does not implement update, which is needed for parameter '%s'", G_OBJECT_TYPE_NAME (self),
+               "%s does not implement update, which is needed for parameter '%s'", ortrain_text_name_class (self),
                ortrain_text_show (name));
   return FALSE;
 }
@@ -334,7 +334,7 @@ ortrain_optimizer_check_state_precision (OrtrainOptimizer *self, GError **error)
     return TRUE;
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
                "Option 'state-precision': %s cannot keep its state in 8 bits, as %s; set it to f32",
-               G_OBJECT_TYPE_NAME (self),
+               ortrain_text_name_class (self),
                description.op_type == NULL ? "only the library's own optimizers can"
                                            : "its sums only grow, and would stop growing");
   return FALSE;

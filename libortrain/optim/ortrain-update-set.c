@@ -239,7 +239,7 @@ ortrain_update_set_fill_scalars (OrtrainUpdateSet *self, guint64 step, double fa
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
                    "%s needs the state '%s', which it did not need when the session was created; set its properties "
                    "before creating the session",
-                   G_OBJECT_TYPE_NAME (self->optimizer), description.state_names[self->n_states]);
+                   ortrain_text_name_class (self->optimizer), description.state_names[self->n_states]);
       return NULL;
     }
   double *scalars = self->scalars;
@@ -311,10 +311,10 @@ update_by_method (OrtrainUpdateSet *self, guint64 step, double gradient_scale, G
           if (local_error == NULL)
             g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
                          "%s on parameter '%s': update returned FALSE, and set no error; TRUE is needed",
-                         G_OBJECT_TYPE_NAME (self->optimizer), ortrain_text_show (entry->name));
+                         ortrain_text_name_class (self->optimizer), ortrain_text_show (entry->name));
           else
             g_propagate_prefixed_error (error, g_steal_pointer (&local_error),
-                                        "%s on parameter '%s': ", G_OBJECT_TYPE_NAME (self->optimizer),
+                                        "%s on parameter '%s': ", ortrain_text_name_class (self->optimizer),
                                         ortrain_text_show (entry->name));
           return FALSE;
         }

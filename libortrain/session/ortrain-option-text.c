@@ -106,7 +106,7 @@ ortrain_option_set_from_text (GObject *object, const char *property, const char 
   if (pspec == NULL || !(pspec->flags & G_PARAM_WRITABLE))
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s has no option '%s'",
-                   G_OBJECT_TYPE_NAME (object), property);
+                   ortrain_text_name_class (object), property);
       return FALSE;
     }
   g_value_init (&value, pspec->value_type);

@@ -276,7 +276,7 @@ allocate (OrtrainParameterStore *self, GError **error)
       if (self->host_copy == NULL)
         {
           g_prefix_error (error, "A copy of parameters, gradients and state for %s: ",
-                          G_OBJECT_TYPE_NAME (ortrain_update_set_get_optimizer (self->updates)));
+                          ortrain_text_name_class (ortrain_update_set_get_optimizer (self->updates)));
           return FALSE;
         }
     }

@@ -68,7 +68,7 @@ set_from_json (GObject *object, const char *key, JsonNode *node, GError **error)
   if (pspec == NULL || !(pspec->flags & G_PARAM_WRITABLE))
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s has no option '%s'",
-                   G_OBJECT_TYPE_NAME (object), ortrain_text_show (key));
+                   ortrain_text_name_class (object), ortrain_text_show (key));
       return FALSE;
     }
   g_auto (GValue) value = G_VALUE_INIT;

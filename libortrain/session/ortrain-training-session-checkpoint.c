@@ -314,7 +314,8 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
   if (!g_str_equal (have, want))
     {
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
-                   "The checkpoint has the state of %s, but the session trains with %s", have, want);
+                   "The checkpoint has the state of %s, but the session trains with %s",
+                   ortrain_text_show (ortrain_text_name_type (have)), ortrain_text_name_type (want));
       return FALSE;
     }
   guint n_states = ortrain_update_set_get_n_states (store->updates);
@@ -348,7 +349,7 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
       g_autofree char *text = g_variant_print (state, FALSE);
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
                    "Checkpoint value '" KEY_SCHEDULE "' is %s, which is not a state of %s", ortrain_text_show (text),
-                   G_OBJECT_TYPE_NAME (schedule));
+                   ortrain_text_name_class (schedule));
       return FALSE;
     }
 

@@ -103,7 +103,8 @@ run_custom_update (OrtrainTrainingSession *self, double scale, GError **error)
         }
       if (!ok)
         g_prefix_error (error, "%s in update %" G_GUINT64_FORMAT ": ",
-                        G_OBJECT_TYPE_NAME (ortrain_update_set_get_optimizer (store->updates)), self->n_updates + 1);
+                        ortrain_text_name_class (ortrain_update_set_get_optimizer (store->updates)),
+                        self->n_updates + 1);
     }
   if (ok)
     return ortrain_parameter_store_end_update (store, TRUE, error);

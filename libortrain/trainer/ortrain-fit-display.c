@@ -8,14 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-/* "AdamW" of OrtrainAdamW; a class of the user is called as it is. */
-static const char *
-get_class_name (gpointer object)
-{
-  const char *name = G_OBJECT_TYPE_NAME (object);
-  return g_str_has_prefix (name, "Ortrain") ? name + strlen ("Ortrain") : name;
-}
-
 static char *
 describe_model (OrtrainTrainingSession *session)
 {
@@ -81,7 +73,7 @@ describe_data (OrtrainTrainer *self, OrtrainFit *fit)
 static void
 append_schedule (GString *text, OrtrainLrSchedule *schedule)
 {
-  g_string_append_printf (text, ", %s", get_class_name (schedule));
+  g_string_append_printf (text, ", %s", ortrain_text_name_class (schedule));
   guint n;
   g_autofree GParamSpec **found = g_object_class_list_properties (G_OBJECT_GET_CLASS (schedule), &n);
   for (guint i = 0; i < n; i++)
@@ -99,7 +91,7 @@ describe_optimizer (OrtrainTrainingSession *session)
 {
   OrtrainOptimizer *optimizer = ortrain_training_options_get_optimizer (session->options);
   OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (session->options);
-  GString *text = g_string_new (get_class_name (optimizer));
+  GString *text = g_string_new (ortrain_text_name_class (optimizer));
   g_string_append_printf (text, ", learning rate %g", ortrain_optimizer_get_learning_rate (optimizer));
   if (schedule != NULL)
     append_schedule (text, schedule);

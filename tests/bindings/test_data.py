@@ -373,7 +373,7 @@ class Transforms(unittest.TestCase):
         self.assertTrue(caught.exception.matches(Ortrain.data_error_quark(), Ortrain.DataError.INVALID))
         with self.assertRaises(GLib.Error) as caught:
             Ortrain.TransformedDataset(source, [Ortrain.RandomCrop(9, 9)])[3]
-        self.assertIn("Item 3, OrtrainRandomCrop: A part of 9 x 9", caught.exception.message)
+        self.assertIn("Item 3, RandomCrop: A part of 9 x 9", caught.exception.message)
 
     def test_classes(self):
         class Add(Ortrain.Transform):

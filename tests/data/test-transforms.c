@@ -479,11 +479,11 @@ static void
 test_errors (void)
 {
   static const char *const messages[] = {
-    "Item 6, OrtrainFunctionTransform: No",
+    "Item 6, FunctionTransform: No",
     "Item 6: tensor 'image' is float32[1, 1, 1] 0, unlike that of the first item of its batch; the items of a batch "
     "need "
     "equal types and shapes",
-    "Item 6, OrtrainFunctionTransform: apply of OrtrainFunctionTransform returned false, and set no error",
+    "Item 6, FunctionTransform: apply of FunctionTransform returned false, and set no error",
   };
   for (guint kind = 0; kind < 3; kind++)
     for (guint prefetch = 0; prefetch < 3; prefetch++)

@@ -52,7 +52,8 @@ class Train(Failures):
         self.assertIn("good.npz/state", self.fails(1, *train, "--data", "good.npz", "--checkpoint", "good.npz/state"))
         ortrain(*train, "--data", "good.npz", "--checkpoint", "of-adamw")
         out, err = ortrain(*train, "--data", "good.npz", "--checkpoint", "of-adamw", "--resume", "--optimizer", "sgd", status=1)
-        self.assertIn("OrtrainAdamW", err)
+        self.assertIn("has the state of AdamW, but the session trains with Sgd", err)
+        self.assertIn("ortrain: CrossEntropyLoss: the model has no output 'nope'; it has", self.fails(1, *train, "--data", "good.npz", "--output", "nope"))
 
     def test_logs(self):
         """The same entries in each form; a name without one is found before anything is trained."""

@@ -39,7 +39,7 @@ set_number (gpointer object, const char *property, double number, GError **error
     }
   if (pspec == NULL)
     g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--%s: %s has no such setting", property,
-                 G_OBJECT_TYPE_NAME (object) + strlen ("Ortrain"));
+                 ortrain_text_name_class (object));
   else
     g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--%s cannot be %g", property, number);
   return FALSE;

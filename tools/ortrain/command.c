@@ -336,8 +336,7 @@ command_set_axis (OrtrainLoss *loss, gint axis, GError **error)
       return TRUE;
     }
   g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-               "--axis: %s has no axis of classes; cross-entropy and nll have one",
-               G_OBJECT_TYPE_NAME (loss) + strlen ("Ortrain"));
+               "--axis: %s has no axis of classes; cross-entropy and nll have one", ortrain_text_name_class (loss));
   return FALSE;
 }
 
