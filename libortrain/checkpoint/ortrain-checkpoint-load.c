@@ -263,8 +263,8 @@ forget (OrtrainCheckpointContents *self)
  * @found: (out): whether there is one
  * @error: return location for an error
  *
- * Looks for a checkpoint to go on from, as [property@Trainer:resume] does. One that is found may still turn out to be damaged
- * when it is loaded. A folder that does not exist, is empty, or has what the first save of all has left when it was killed,
+ * Looks for a checkpoint to continue from, as [property@Trainer:resume] does. A checkpoint that is found may still be
+ * damaged, which is noticed when it is loaded. A folder that does not exist, is empty, or has what the first save of all has left when it was killed,
  * has none yet; one that has the files of a checkpoint and no manifest is %ORTRAIN_CHECKPOINT_ERROR_INVALID.
  *
  * Returns: %FALSE on error

@@ -10,6 +10,6 @@ guint64 ortrain_get_available_memory (void);
  * process that touches it: large sizes are held against what is available, less what other mappings of this process have
  * been promised and have not touched. */
 gpointer ortrain_map_memory (gsize n_bytes);
-/* Whether so many bytes can be had, for what is allocated in another way. */
+/* Whether so many bytes are available, for memory that is not allocated here. */
 gboolean ortrain_memory_has_space (gsize n_bytes);
 void ortrain_unmap_memory (gpointer address, gsize n_bytes);

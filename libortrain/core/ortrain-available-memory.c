@@ -10,7 +10,7 @@
 
 #define LARGE_BYTES ((gsize) 1 << 28)
 #define HUGE_PAGE ((gsize) 1 << 21)
-#define RESERVE 16 /* of what is available, this part stays free: what takes all of it ends in the OOM killer's hands */
+#define RESERVE 16 /* this part of the available memory stays free: the kernel kills a process that takes all of it */
 
 typedef struct
 {
@@ -21,7 +21,7 @@ typedef struct
 static GMutex lock;
 static GArray *large; /* of Mapping: all of at least LARGE_BYTES */
 
-/* In a container there is less than the machine has. */
+/* A container may use less memory than the machine has. */
 static guint64
 get_group_memory (void)
 {

@@ -6,7 +6,8 @@
 /* The files of a version of control groups. */
 typedef struct
 {
-  const char *limit, *usage, *cache; /* cache: the line of memory.stat with what goes before anything is refused */
+  const char *limit, *usage,
+      *cache; /* cache: the line of memory.stat with the bytes that the kernel frees before it refuses memory */
 } Version;
 
 static const Version versions[] = {
@@ -14,7 +15,7 @@ static const Version versions[] = {
   { "memory.max", "memory.current", "inactive_file " },
 };
 
-/* The number in a file of a group, behind a prefix at the beginning of a line. FALSE: there is none, as in "max" */
+/* The number in a file of a group, after a prefix at the beginning of a line. FALSE: no number is there, as in "max" */
 static gboolean
 read_number (const char *folder, const char *name, const char *prefix, guint64 *number)
 {
@@ -39,7 +40,7 @@ get_available (const char *folder, const Version *version)
   return limit - MIN (usage, limit);
 }
 
-/* Of a group and all that it is in. path: begins with a slash */
+/* The smallest rest of a group and of the groups that contain it. path: begins with a slash */
 static guint64
 get_available_of (const char *mount, const char *path, const Version *version)
 {

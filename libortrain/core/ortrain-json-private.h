@@ -13,7 +13,7 @@ JsonNode *ortrain_json_parse (const char *text, gsize size, guint max_depth, GEr
  * is an object. */
 JsonNode *ortrain_json_read_options (const char *path, GError **error);
 
-/* Of a string; NULL for everything else, NULL included. */
+/* The text of a string; NULL for any other node, and for NULL. */
 const char *ortrain_json_get_string (JsonNode *node);
 /* The strings of an array that has nothing else; NULL for any other node. */
 char **ortrain_json_get_strings (JsonNode *node);

@@ -46,8 +46,8 @@ read_escape (const char *text, gsize size, gsize i)
   return number;
 }
 
-/* An escape in a string has to be a character: no half of a pair, and no end of the string. i: of the backslash, then of
- * the last byte of the escape. What is no escape at all is left to the parser. */
+/* An escape in a string must be a character: half of a surrogate pair and NUL are errors. i: the index of the backslash, then
+ * of the last byte of the escape. The parser reports anything that is not an escape. */
 static gboolean
 check_escape (const char *text, gsize size, gsize *i, GError **error)
 {
@@ -170,7 +170,7 @@ ortrain_json_parse (const char *text, gsize size, guint max_depth, GError **erro
       g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE, "an object has two members with the same name");
       return NULL;
     }
-  JsonNode *root = json_parser_steal_root (parser); /* of an immutable parser, none would be a crash */
+  JsonNode *root = json_parser_steal_root (parser); /* an immutable parser crashes here if it has no root */
   if (root == NULL)
     g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE, "the text is empty");
   else

@@ -226,7 +226,7 @@ take_sample (int fd, gint64 size)
   return hash;
 }
 
-/* Of an open file, as it is now. */
+/* The state of an open file now. */
 static char *
 find_path (int fd)
 {
@@ -279,7 +279,7 @@ ortrain_mapped_file_new_bytes (int fd, const char *name, GError **error)
 
 #define MAX_PIPE_BYTES ((gsize) 1 << 30)
 
-/* What comes out of a pipe is kept in memory. */
+/* The contents of a pipe are kept in memory. */
 static GBytes *
 read_pipe (int fd, GError **error)
 {
@@ -290,7 +290,7 @@ read_pipe (int fd, GError **error)
     return g_bytes_new_take (data, size);
   if (code == EFBIG)
     g_set_error_literal (error, G_IO_ERROR, G_IO_ERROR_NO_SPACE,
-                         "More than 1 GiB comes out of this pipe; write it to a file first");
+                         "The pipe has more than 1 GiB of data; write it to a file first");
   else
     g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "Cannot read it: %s", g_strerror (code));
   return NULL;
@@ -453,8 +453,8 @@ look (OrtrainMappedFile *self, struct stat *st)
   return TRUE;
 }
 
-/* Whether the times say that the contents were written to. Who does that can set the time of the last change back, but not
- * that of the status; which also changes with names, links, owners and permissions. */
+/* Whether the times say that the contents were written to. A program that writes can set the modification
+ * time back, but not the status change time, which also changes with names, links, owners and permissions. */
 static gboolean
 is_written (OrtrainMappedFile *self, const struct stat *st)
 {

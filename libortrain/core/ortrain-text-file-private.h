@@ -10,6 +10,5 @@ gboolean ortrain_text_file_read (const char *path, gsize max_bytes, char **text,
 
 #define ORTRAIN_TEXT_FILE_MAX ((gsize) 16 << 20) /* of options, classes, configurations */
 
-/* What a descriptor gives until its end, which is waited for where it is that of a pipe. NULL with errno, EFBIG for more than
- * max_bytes. */
+/* Reads a descriptor to its end; for a pipe, it waits for the end. NULL with errno, EFBIG for more than max_bytes. */
 char *ortrain_text_file_read_fd (int fd, gsize max_bytes, gsize *size);

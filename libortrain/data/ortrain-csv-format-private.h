@@ -18,8 +18,8 @@ struct _OrtrainCsvFormat
 {
   GObject parent_instance;
   OrtrainCsvHeader header;
-  char *separator;      /* one character; NULL: found out */
-  char *comment;        /* what lines of comments begin with; NULL: nothing */
+  char *separator;      /* one character; NULL: found from the first lines */
+  char *comment;        /* the text that lines of comments begin with, or NULL */
   GArray *tensors;      /* of OrtrainCsvTensor */
   char **classes;       /* in order; NULL: none */
   gboolean has_numbers; /* the classes of a file that was read before are whole numbers */

@@ -137,19 +137,19 @@ ortrain_csv_format_class_init (OrtrainCsvFormatClass *klass)
   /**
    * OrtrainCsvFormat:separator: (getter get_separator) (setter set_separator)
    *
-   * What separates the fields of a line: one ASCII character, such as `;` or a tabulator. %NULL: what fits the first lines
-   * best of comma, semicolon, tabulator, vertical bar and, between numbers, space, unless the first line says it, as in
-   * `sep=;`. Where it is no comma, numbers may have a decimal comma; `1,234`, which may also be a comma between thousands, is
-   * taken for one after a semicolon, or once another number had a decimal comma, and is an error otherwise. Several spaces are
-   * one separator.
+   * The separator of the fields of a line: one ASCII character, such as `;` or a tabulator. With %NULL, the first line may
+   * name it, as in `sep=;`; otherwise it is the one of comma, semicolon, tabulator, vertical bar and, between numbers, space
+   * that fits the first lines best. Several spaces are one separator. If the separator is not a comma, numbers may have a
+   * decimal comma. The comma in `1,234` may also stand between thousands: it is a decimal comma if the separator is a
+   * semicolon or an earlier number had a decimal comma, and an error otherwise.
    * Default: %NULL.
    */
   properties[PROP_SEPARATOR] = g_param_spec_string ("separator", NULL, NULL, NULL, flags);
   /**
    * OrtrainCsvFormat:comment: (getter get_comment) (setter set_comment)
    *
-   * What lines of comments begin with, such as `#`; they are passed over. %NULL: only lines before the first row that begin
-   * with `#` and have another number of fields than it are. Default: %NULL.
+   * The text that lines of comments begin with, such as `#`; these lines are skipped. With %NULL, only those lines before the
+   * first row are skipped that begin with `#` and have another number of fields than that row. Default: %NULL.
    */
   properties[PROP_COMMENT] = g_param_spec_string ("comment", NULL, NULL, NULL, flags);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
@@ -357,9 +357,9 @@ set_text (char **text, const char *value)
  * ortrain_csv_format_get_separator: (get-property separator)
  * @self: a format
  *
- * Gets what separates the fields of a line.
+ * Gets the separator of the fields of a line.
  *
- * Returns: (transfer none) (nullable): one character; %NULL if it is found out
+ * Returns: (transfer none) (nullable): one character; %NULL if it is found from the first lines
  */
 const char *
 ortrain_csv_format_get_separator (OrtrainCsvFormat *self)
@@ -371,9 +371,9 @@ ortrain_csv_format_get_separator (OrtrainCsvFormat *self)
 /**
  * ortrain_csv_format_set_separator: (set-property separator)
  * @self: a format
- * @separator: (nullable): one ASCII character, but no quote and no end of a line; %NULL to find it out
+ * @separator: (nullable): one ASCII character, but no quote and no end of a line; %NULL to find it from the first lines
  *
- * Sets what separates the fields of a line. Another text is an error when a table is read.
+ * Sets the separator of the fields of a line. A text of any other length is an error when a table is read.
  */
 void
 ortrain_csv_format_set_separator (OrtrainCsvFormat *self, const char *separator)
@@ -387,9 +387,9 @@ ortrain_csv_format_set_separator (OrtrainCsvFormat *self, const char *separator)
  * ortrain_csv_format_get_comment: (get-property comment)
  * @self: a format
  *
- * Gets what lines of comments begin with.
+ * Gets the text that lines of comments begin with.
  *
- * Returns: (transfer none) (nullable): the text; %NULL: nothing
+ * Returns: (transfer none) (nullable): the text, or %NULL
  */
 const char *
 ortrain_csv_format_get_comment (OrtrainCsvFormat *self)
@@ -403,7 +403,7 @@ ortrain_csv_format_get_comment (OrtrainCsvFormat *self)
  * @self: a format
  * @comment: (nullable): a text; %NULL for no comments
  *
- * Sets what lines of comments begin with.
+ * Sets the text that lines of comments begin with.
  */
 void
 ortrain_csv_format_set_comment (OrtrainCsvFormat *self, const char *comment)

@@ -3,21 +3,22 @@
 
 #include <glib.h>
 
-/* The text of a table before it is read: its encoding, what separates its cells, which lines are comments. */
+/* The text of a table before it is read: its encoding, the separator of its cells, and its lines of comments. */
 
-/* UTF-8 without a byte order mark, of a file in UTF-8 or, with a mark, in UTF-16. NULL with ORTRAIN_DATA_ERROR_INVALID: it
- * is no text, and the error says what it seems to be; ORTRAIN_DATA_ERROR_EMPTY: there is none. */
+/* UTF-8 without a byte order mark, of a file in UTF-8 or, with a mark, in UTF-16. NULL with ORTRAIN_DATA_ERROR_INVALID for
+ * contents that are not text, with an error that names the likely format, and with ORTRAIN_DATA_ERROR_EMPTY without text. */
 GBytes *ortrain_csv_text_decode (GBytes *file, GError **error);
 
-/* Excel writes what separates the cells into the first line, as "sep=;". NUL: it is not there. Else the text begins after it. */
+/* Excel writes the separator of the cells into the first line, as "sep=;". NUL if there is no such line; otherwise the text
+ * begins after it. */
 char ortrain_csv_text_take_declaration (const char **text, gsize *size);
 
-/* What separates the cells: one of , ; | the tabulator and the space, by the first lines. Inside of double quotes none does.
- * Several spaces are one separator, and those at the ends of a line are none.
- * comment: what begins a comment, or NULL */
+/* The separator of the cells, from the first lines: one of , ; | the tabulator and the space. Characters inside of double
+ * quotes do not separate. Several spaces are one separator; spaces at the ends of a line are ignored.
+ * comment: the text that begins a comment, or NULL */
 char ortrain_csv_text_find_separator (const char *text, gsize size, const char *comment);
 
-/* How many bytes of the beginning are lines of comments that nobody announced: they begin with # and have another number of
+/* How many bytes of the beginning are lines of comments, without a setting for comments: they begin with # and have another number of
  * cells than the line after them. n_lines: how many lines */
 gsize ortrain_csv_text_skip_preface (const char *text, gsize size, char separator, gint64 *n_lines);
 

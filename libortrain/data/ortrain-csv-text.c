@@ -16,7 +16,7 @@ fail (GError **error, const char *what)
   return FALSE;
 }
 
-/* What tables are mistaken for. */
+/* Files that people give in place of a table. */
 static gboolean
 check_magic (const char *data, gsize size, GError **error)
 {
@@ -64,7 +64,7 @@ decode_utf16 (const char *data, gsize size, const char *encoding, GError **error
   char *text = g_convert (data, (gssize) size, "UTF-8", encoding, NULL, &length, &wrong);
   if (text != NULL)
     return g_bytes_new_take (text, length);
-  g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "the text is no valid %s: %s", encoding,
+  g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "the text is not valid %s: %s", encoding,
                wrong->message);
   return NULL;
 }
@@ -116,7 +116,7 @@ ortrain_csv_text_parse_number (const char *text, char separator, char *decimal, 
   char *end;
   if (copy != NULL)
     {
-      /* Semicolons come with decimal commas; between other separators, the numbers before have to tell. */
+      /* With semicolons, commas are decimal commas; with other separators, earlier numbers have to show it. */
       if (strchr (text, '.') != NULL || (separator != ';' && *decimal != ',' && ortrain_csv_text_is_ambiguous (text)))
         return FALSE;
       copy[comma - text] = '.';
@@ -129,7 +129,7 @@ ortrain_csv_text_parse_number (const char *text, char separator, char *decimal, 
   return TRUE;
 }
 
-/* Of the first lines, cut by one separator. */
+/* The first lines, split at one separator. */
 typedef struct
 {
   guint n_cells;        /* of a line; 0: the lines differ */
@@ -209,7 +209,7 @@ cut_text (const char *text, gsize size, char separator, const char *comment)
   return cut;
 }
 
-/* Cut rightly, more of the cells are numbers; with the same part of them, there are more cells. */
+/* With the right separator a larger part of the cells are numbers; with equal parts, there are more cells. */
 static gboolean
 is_better (const Cut *a, const Cut *b)
 {

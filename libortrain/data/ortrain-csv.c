@@ -53,7 +53,7 @@ typedef struct
   GArray *lines;    /* of gint64: of each item */
 } Reader;
 
-/* Several spaces are one separator, and those at the ends of a line are none. */
+/* Several spaces are one separator, and those at the ends of a line are ignored. */
 static void
 skip_spaces (Reader *r)
 {
@@ -129,7 +129,7 @@ fail_quotes (const Reader *r, GError **error)
   return fail (r, error, "Unterminated quote, or text after a closing quote");
 }
 
-/* Passes over empty lines and comments. */
+/* Skips empty lines and comments. */
 static void
 skip_lines (Reader *r)
 {
@@ -621,13 +621,13 @@ parse (Reader *r, GError **error)
  * @format: which columns form which tensor; it keeps the classes that it finds for the files that are read after it
  * @error: return location for an error
  *
- * Creates a dataset from a table. Fields may be quoted with double quotes (RFC 4180); lines end with LF, CR or both. What
- * separates the fields is [property@CsvFormat:separator]. The text is UTF-8, or, with a byte order mark, UTF-16; the file
- * may be a pipe. Lines of comments before the first row are passed over where they cannot be taken for a row, others as
+ * Creates a dataset from a table. Fields may be quoted with double quotes (RFC 4180); lines end with LF, CR or both. The
+ * separator of the fields is [property@CsvFormat:separator]. The text is UTF-8, or, with a byte order mark, UTF-16; the file
+ * may be a pipe. Lines of comments before the first row are skipped if they cannot be a row, others as
  * [property@CsvFormat:comment] says.
  *
  * Errors are %ORTRAIN_DATA_ERROR_INVALID, with the line and the column, for a table that does not match @format, or for a
- * separator that cannot be one, %ORTRAIN_DATA_ERROR_EMPTY for one without rows, and those of [error@GLib.FileError] and
+ * separator that is not allowed, %ORTRAIN_DATA_ERROR_EMPTY for one without rows, and those of [error@GLib.FileError] and
  * [error@TensorError].
  *
  * Returns: (transfer full) (type OrtrainTensorDataset): the dataset; %NULL on error

@@ -12,5 +12,6 @@ OrtrainTensor *ortrain_image_read (const char *path, guint width, guint height, 
                                    GError **error);
 /* Whether the name of a file is that of a picture. */
 gboolean ortrain_image_is_name (const char *name);
-/* For endings of formats whose loaders are not part of GdkPixbuf: that one is installed, or that the contents are others. */
+/* For endings of formats whose loaders are not part of GdkPixbuf: whether a loader is installed, or the contents have another
+ * format. */
 gboolean ortrain_image_check_loader (const char *path, GError **error);

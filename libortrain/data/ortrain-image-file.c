@@ -19,7 +19,7 @@
 #include <unistd.h>
 #endif
 
-/* Endings of pictures. Those of formats that come with GdkPixbuf have no package. */
+/* Endings of pictures. Formats that are part of GdkPixbuf have no package. */
 static const struct
 {
   const char *ending, *format, *package; /* that has the loader, in Debian */
@@ -299,7 +299,7 @@ ortrain_image_is_name (const char *name)
 gboolean
 ortrain_image_check_loader (const char *path, GError **error)
 {
-  return TRUE; /* reading it says what is missing */
+  return TRUE; /* the error of reading it names the missing part */
 }
 
 OrtrainTensor *

@@ -146,7 +146,7 @@ add_class (Files *self, const char *name, guint label, GError **error)
       g_set_error (
           error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
           "%s: The folder of this class has no pictures (.png, .jpg, .jpeg, .gif, .bmp, .tiff, .webp, .ppm and "
-          "what else GdkPixbuf has loaders for); remove it, or put some there",
+          "other formats that GdkPixbuf has loaders for); remove it, or put some there",
           shown);
       return FALSE;
     }

@@ -5,8 +5,9 @@
 #include "ops/ortrain-grad-context-private.h"
 
 /* The gradient of a node with branches is another such node with the same condition, whose branches compute the gradients of
- * what those read. Both conditions are decided when a plan is created: what is computed in both branches runs once. */
+ * the values that the branches read. Both conditions are decided when a plan is created, and a computation that stands in both
+ * branches runs once. */
 
-/* Why such a node has no gradient; NULL: it has one. */
+/* The reason why such a node has no gradient, or NULL. */
 const char *ortrain_branch_gradient_refuse (OrtrainNode *node);
 gboolean ortrain_branch_gradient_write (OrtrainGradContext *ctx, GError **error);

@@ -3,9 +3,9 @@
 
 #include "ops/ortrain-control-private.h"
 
-/* ---- is there one? ---- */
+/* ---- whether it exists ---- */
 
-/* Shapes, constants, and integers or truth values that are fed: all that is known when a plan is created. */
+/* Shapes, constants, and integers or truth values that are fed: the values that are known when a plan is created. */
 static gboolean
 is_known_before (OrtrainValue *condition)
 {
@@ -85,7 +85,7 @@ add_output (OrtrainGraph *branch, OrtrainValue *gradient, OrtrainValue *like, GE
         return FALSE;
       gradient = ortrain_node_output (zeros, 0);
     }
-  /* two of them may be one value, or what the branch got */
+  /* two of them may be the same value, or an input of the branch */
   OrtrainNode *copy = ortrain_graph_new_node (branch, "", "Identity", NULL, &gradient, 1, 1);
   if (!ortrain_ops_infer_node (copy, error))
     return FALSE;
@@ -93,8 +93,8 @@ add_output (OrtrainGraph *branch, OrtrainValue *gradient, OrtrainValue *like, GE
   return TRUE;
 }
 
-/* A branch with the inputs of this one, and the gradients of those of its outputs that have one. Its outputs are the gradients
- * of what is wanted. */
+/* A branch with the inputs of this one, and the gradients of those of its outputs that have one. Its outputs are the
+ * gradients that are wanted. */
 static OrtrainGraph *
 make_branch (OrtrainGradContext *ctx, OrtrainGraph *source, GError **error)
 {

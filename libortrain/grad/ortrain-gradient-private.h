@@ -17,7 +17,7 @@ gboolean ortrain_gradient_accumulate (OrtrainGraph *graph, OrtrainValue *const *
                                       guint n, OrtrainValue *const *wanted, guint n_wanted, OrtrainValue **gradients,
                                       GError **error);
 
-/* A node between wanted values and losses without a gradient, or without one of the input that it takes for a constant. */
+/* A node between wanted values and losses that has no gradient, or none with respect to an input that must be a constant. */
 typedef struct
 {
   OrtrainNode *node;
@@ -27,7 +27,7 @@ typedef struct
 /* "input 1 (ratio), 'r'"; NULL where the node has no gradient at all. */
 char *ortrain_gradient_describe_input (const OrtrainGradientDiagnostic *diagnostic);
 
-/* The diagnostics alone. free: [n_losses], or NULL; filled: whether a loss depends on some wanted value, and there is no
- * diagnostic before it. transfer full, of OrtrainGradientDiagnostic */
+/* Finds the diagnostics only. free: [n_losses], or NULL; filled: whether a loss depends on a wanted value without a
+ * diagnostic on the way. transfer full, of OrtrainGradientDiagnostic */
 GArray *ortrain_gradient_find_diagnostics (OrtrainGraph *graph, OrtrainValue *const *losses, guint n_losses,
                                            OrtrainValue *const *wanted, guint n_wanted, gboolean *free);

@@ -5,7 +5,7 @@
 #include "graph/ortrain-graph-private.h"
 #include "tensor/ortrain-tensor-dict.h"
 
-/* What a loss is the mean of, and so how much a batch counts in a mean over several batches. */
+/* The elements that a loss is the mean of: their number is the weight of a batch in a mean over several batches. */
 typedef enum
 {
   ORTRAIN_LOSS_COUNT_ITEMS,    /* of the batch */
@@ -23,10 +23,10 @@ typedef struct
   OrtrainTensor *weights; /* of classes, [classes] of float64; NULL: 1 each */
 } OrtrainLossCount;
 
-/* value: of the loss, in a graph of which no pass has changed anything yet. NULL on error. */
+/* value: the loss, in a graph that no pass has changed yet. NULL on error. */
 OrtrainLossCount *ortrain_loss_count_new (OrtrainLoss *loss, OrtrainValue *value, GError **error);
 void ortrain_loss_count_free (OrtrainLossCount *self);
-/* What the sum over a batch is divided by; 0 where no label counts. n_items: of the batch. FALSE on error. */
+/* The divisor of the sum over a batch; 0 where no label counts. n_items: of the batch. FALSE on error. */
 gboolean ortrain_loss_count_weigh (const OrtrainLossCount *self, OrtrainTensorDict *feeds, gint64 n_items,
                                    double *weight, GError **error);
 

@@ -25,7 +25,7 @@ find_source (OrtrainValue *value)
   return value;
 }
 
-/* The loss over classes that a value is, where its labels are fed; NULL if it is none. */
+/* The loss over classes that a value is, where its labels are fed; NULL for other values. */
 static OrtrainNode *
 find_class_loss (OrtrainValue *value)
 {
@@ -73,7 +73,7 @@ ortrain_loss_count_free (OrtrainLossCount *self)
   g_free (self);
 }
 
-/* labels: [n]. Those that are no class are an error of the step. */
+/* labels: [n]. Labels that are not a class are an error of the step. */
 static double
 weigh_labels (const OrtrainLossCount *self, const gint64 *labels, gint64 n)
 {

@@ -299,7 +299,7 @@ ortrain_loss_mean (OrtrainGraph *graph, OrtrainValue *value, GError **error)
   return ortrain_loss_op (graph, "", "ReduceMean", &value, 1, 1, attributes, error);
 }
 
-/* What a value of integers, such as the number of a class, is computed from; NULL: nothing of a floating type. */
+/* The floating-point value that integers, such as the number of a class, are computed from, or NULL. */
 static const OrtrainValue *
 find_floating_source (const OrtrainValue *value)
 {
@@ -320,7 +320,7 @@ ortrain_loss_widen (OrtrainGraph *graph, OrtrainValue *value, GError **error)
                    "a loss needs an output of a floating type, but '%s' is %s%s%s%s", ortrain_text_show (value->name),
                    ortrain_dtype_get_name (value->dtype), source != NULL ? "; it is computed from '" : "",
                    source != NULL ? ortrain_text_show (source->name) : "",
-                   source != NULL ? "', on which a loss can be" : "");
+                   source != NULL ? "', which can have a loss" : "");
       return NULL;
     }
   OrtrainAttributes *attributes = ortrain_attributes_new ();
@@ -363,7 +363,7 @@ ortrain_loss_add_target (OrtrainLoss *self, OrtrainGraph *graph, OrtrainDType dt
   return value;
 }
 
-/* The output may be any value of the graph; the message lists the outputs, which are what is usually meant. */
+/* The output may be any value of the graph; the message lists the outputs, since usually one of them is meant. */
 static OrtrainValue *
 find_output (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
 {

@@ -39,15 +39,15 @@ typedef enum
   ORTRAIN_ROLE_LOSS,     /* the scalar that is trained */
 } OrtrainRole;
 
-/* What the file says an initializer was in the program that it was exported from. */
+/* What an initializer was in the exported program, by the file. */
 typedef enum
 {
-  ORTRAIN_PROVENANCE_UNKNOWN,   /* nothing: no exporter that is known gives such names */
+  ORTRAIN_PROVENANCE_UNKNOWN,   /* no known exporter gives such names */
   ORTRAIN_PROVENANCE_PARAMETER, /* listed as a parameter */
   ORTRAIN_PROVENANCE_CONSTANT,  /* listed as a buffer or a constant; or the list leaves nothing else */
   ORTRAIN_PROVENANCE_FORM, /* not listed, and read where a listed parameter is missing: perhaps that one, transposed */
   ORTRAIN_PROVENANCE_MODULE,  /* its name is a path of modules: a parameter or a buffer */
-  ORTRAIN_PROVENANCE_MADE,    /* numbered by the exporter: what it computed from parameters, buffers and constants */
+  ORTRAIN_PROVENANCE_MADE,    /* numbered by the exporter, which computed it from parameters, buffers and constants */
   ORTRAIN_PROVENANCE_LITERAL, /* a Constant node, in a file whose parameters have names */
 } OrtrainProvenance;
 
@@ -92,7 +92,7 @@ struct _OrtrainValue
   OrtrainDType dtype : 8;
   OrtrainRole role : 8;
   OrtrainProvenance provenance : 3; /* of an initializer of a file */
-  guint is_named : 1;               /* by somebody: not a name that was made up for it */
+  guint is_named : 1;               /* by a user or a program, and not by the library */
   guint is_output : 1;
   guint on_host : 1;               /* in the memory of the host, beside a device that does not read it */
   guint relies_on_declaration : 1; /* inference did not find all of the shape: what the file says of it is compared with

@@ -9,11 +9,11 @@
 void ortrain_planning_make_alias_sets (OrtrainPlanning *self);
 /* The set of `value` becomes part of the set of `to`. */
 void ortrain_planning_alias (OrtrainPlanning *self, const OrtrainValue *value, const OrtrainValue *to);
-/* What happens to each set, by the positions of nodes as they are now. Sets that become one later are measured with it. */
+/* Measures when each set is written and read, by the current positions of nodes. Sets that become one later are measured with it. */
 void ortrain_planning_measure_alias_sets (OrtrainPlanning *self);
 
-/* For nodes in the order of the graph, before that of the plan is chosen: an addition whose one term can be added onto the
- * other, after all that reads the other; edges see to it that it stays possible. */
+/* For nodes in the order of the graph, before that of the plan is chosen: an addition of which one term can be added into
+ * the memory of the other, after all readers of the other; edges keep that order. */
 void ortrain_planning_merge_addition (OrtrainPlanning *self, OrtrainNode *node);
-/* For nodes in the chosen order: results in the place of operands that are not needed any more. */
+/* For nodes in the chosen order: results in the memory of operands that are not needed any more. */
 void ortrain_planning_run_in_place (OrtrainPlanning *self, OrtrainNode *node);

@@ -140,7 +140,7 @@ add_edge (OrtrainPlanning *self, OrtrainNode *from, OrtrainNode *to)
     g_array_append_val (self->edges, edge);
 }
 
-/* Whatever makes or reads a member of the set runs before `node`, which writes over it. */
+/* All nodes that make or read a member of the set run before `node`, which overwrites it. */
 static void
 run_after_alias_set (OrtrainPlanning *self, guint32 root, OrtrainNode *node)
 {
@@ -157,9 +157,9 @@ run_after_alias_set (OrtrainPlanning *self, guint32 root, OrtrainNode *node)
 void
 ortrain_planning_merge_addition (OrtrainPlanning *self, OrtrainNode *node)
 {
-  /* A kernel that adds rounds once, an addition after it twice: which of them it is must not depend on what runs again in
-   * the backward pass, or training would have other bits with less memory. What reads a value of the forward pass does
-   * depend on it; what reads one of the backward pass does not. */
+  /* A kernel that adds into its output rounds once; a separate addition after it rounds twice. The choice must not depend on
+   * the nodes that run again in the backward pass, or training would have other bits with less memory. Readers of a value of
+   * the forward pass depend on these nodes; readers of a value of the backward pass do not. */
   const gboolean is_of_training = self->first[ORTRAIN_PHASE_BACKWARD] != NULL;
   if (is_of_training && (node->phase == ORTRAIN_PHASE_FORWARD || node->recomputes != NULL))
     return;

@@ -17,7 +17,7 @@ OrtrainMemoryPlan *ortrain_budget_plan_graph (OrtrainGraph *graph, const Ortrain
 /* The graph with what is not kept ([n_values]) computed again; offloaded: [n_values], or NULL. */
 OrtrainGraph *ortrain_budget_apply_kept (OrtrainGraph *graph, const gboolean *kept, const gboolean *offloaded,
                                          GError **error);
-/* takes_graph: instead of what the request says. */
+/* takes_graph: overrides the one of the request. */
 OrtrainMemoryPlan *ortrain_budget_plan_variant (OrtrainGraph *graph, gboolean takes_graph,
                                                 const OrtrainPlanRequest *request, const OrtrainBudget *budget,
                                                 GError **error);

@@ -21,8 +21,8 @@ struct _OrtrainMemoryPlan
   guint64 *inplace; /* [n_operands]: of an output, the inputs that its kernel allows it to be written over */
   guint32 *buffers; /* value->id → buffer, G_MAXUINT32 when it has none */
   guint n_buffers;
-  guint n_layers;                     /* that a recompute level computes again; 0: none */
-  char *dropped_clusters;             /* of a recompute configuration, that would take more memory; NULL: none */
+  guint n_layers;                     /* that a recompute level computes again, or 0 */
+  char *dropped_clusters;             /* clusters of a recompute configuration that would take more memory, or NULL */
   guint first_backward, first_update; /* where there is none: that of the next phase, or the number of steps */
 
   gsize arena_bytes, lower_bound_bytes, host_arena_bytes;

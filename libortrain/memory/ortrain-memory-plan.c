@@ -162,7 +162,7 @@ ortrain_memory_plan_class_init (OrtrainMemoryPlanClass *klass)
   /**
    * OrtrainMemoryPlan:offloaded-bytes: (getter get_offloaded_bytes)
    *
-   * How many bytes leave the memory of a step behind the forward pass, and are copied back in the backward pass. They are
+   * How many bytes leave the memory of a step after the forward pass, and are copied back in the backward pass. They are
    * in none of the other figures. Read-only.
    */
   properties[PROP_OFFLOADED_BYTES] = g_param_spec_uint64 ("offloaded-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
@@ -516,7 +516,7 @@ ortrain_memory_plan_get_n_steps (OrtrainMemoryPlan *self)
  * ortrain_memory_plan_get_offloaded_bytes: (get-property offloaded-bytes)
  * @self: a plan
  *
- * Gets how many bytes leave the memory of a step behind the forward pass, and are copied back in the backward pass.
+ * Gets how many bytes leave the memory of a step after the forward pass, and are copied back in the backward pass.
  *
  * Returns: bytes
  *

@@ -108,7 +108,7 @@ guint ortrain_memory_plan_get_first_backward_step (OrtrainMemoryPlan *self);
 guint ortrain_memory_plan_get_first_update_step (OrtrainMemoryPlan *self);
 OrtrainGraph *ortrain_memory_plan_peek_graph (OrtrainMemoryPlan *self);
 guint ortrain_memory_plan_get_n_layers (OrtrainMemoryPlan *self); /* that a recompute level computes again */
-/* Clusters of a recompute configuration that would take more memory, and are left out; NULL: none. */
+/* Clusters of a recompute configuration that would take more memory, and are left out; or NULL. */
 const char *ortrain_memory_plan_get_dropped_clusters (OrtrainMemoryPlan *self);
 gsize ortrain_memory_plan_get_live_bytes (OrtrainMemoryPlan *self, guint step); /* of the arena, before `step` runs */
 /* Bytes of the arena that the steps before `step` have needed so far: its end if all have run. A report's max_allocated

@@ -190,7 +190,7 @@ compare_positions (gconstpointer a, gconstpointer b, gpointer planning)
          ortrain_planning_node (planning, second->producer)->position;
 }
 
-/* Rounding depends on the order of the terms: it is that of the graph, whatever runs again in between. */
+/* Rounding depends on the order of the terms: the order of the graph, without regard to nodes that run again. */
 static void
 order_terms (OrtrainPlanning *self, OrtrainAccumulation *accumulation)
 {
@@ -237,7 +237,7 @@ plan_graph (OrtrainPlanning *self, GError **error)
         return FALSE;
     }
   g_clear_pointer (&edit, ortrain_graph_end_edit);
-  for (guint t = 0; t < graph->nodes->len; t++) /* of nodes that came, too */
+  for (guint t = 0; t < graph->nodes->len; t++) /* new nodes included */
     ortrain_planning_node (self, graph->nodes->pdata[t])->position = (gint32) t;
 
   ortrain_planning_make_alias_sets (self);
@@ -258,7 +258,7 @@ plan_graph (OrtrainPlanning *self, GError **error)
         ortrain_planning_alias (self, node->outputs->pdata[0], node->inputs->pdata[0]);
     }
 
-  /* Of several contributions to a gradient the first begins it, the others are added to it. */
+  /* The first of several contributions to a gradient initializes it, the others are added to it. */
   for (guint i = 0; i < accumulations->len; i++)
     {
       OrtrainAccumulation *accumulation = accumulations->pdata[i];

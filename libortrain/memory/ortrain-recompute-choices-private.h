@@ -4,8 +4,8 @@
 #include "memory/ortrain-budget-private.h"
 #include "memory/ortrain-recompute-candidates-private.h"
 
-/* What a user wants to be computed again, as names of values: chosen on the training graph, carried out for each plan, after
- * all passes. The nodes that run again are then those that ran, whatever was merged with them: the same bits. */
+/* The values that a user wants to be computed again, by name: chosen on the training graph, and applied to each plan after
+ * all passes. So exactly the nodes that ran, with everything that passes merged into them, run again: with the same bits. */
 typedef struct
 {
   char *cluster;    /* with its strategy: "Gelu+:1" */
@@ -13,11 +13,11 @@ typedef struct
   GPtrArray *kept;  /* of char *: values that are kept for it */
 } OrtrainRecomputeChoice;
 
-/* Of the strategies that were chosen for candidates. */
+/* Makes the choices from the strategies that were chosen for candidates. */
 GPtrArray *ortrain_recompute_choices_new (const OrtrainRecomputeCandidates *candidates);
 
-/* Replaces graph and plan by those with all choices; where that takes more memory, by those with the clusters that, one after
- * the other, do not; the plan names the others. */
+/* Replaces graph and plan by those with all choices. Where that takes more memory, clusters are tried one after the other, and
+ * only those that do not take more are applied; the plan names the others. */
 gboolean ortrain_recompute_choices_take (const GPtrArray *self, OrtrainGraph **graph, OrtrainMemoryPlan **plan,
                                          const OrtrainPlanRequest *request, const OrtrainBudget *budget,
                                          GError **error);

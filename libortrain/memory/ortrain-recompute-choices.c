@@ -59,8 +59,8 @@ mark (OrtrainGraph *graph, const GPtrArray *names, gboolean *kept, gboolean keep
     }
 }
 
-/* What is kept where the choices whose clusters are taken are carried out: [n_values]. What a pass has merged with
- * others has no name any more, and is not kept anyhow. taken: set of clusters */
+/* Which values are kept if the choices of the taken clusters are applied: [n_values]. A value that a pass has merged with
+ * others has no name any more, and is not kept in any case. taken: set of clusters */
 static gboolean *
 find_kept (const GPtrArray *self, OrtrainGraph *graph, GHashTable *taken)
 {
@@ -68,7 +68,7 @@ find_kept (const GPtrArray *self, OrtrainGraph *graph, GHashTable *taken)
   for (guint v = 0; v < graph->values->len; v++)
     {
       const OrtrainValue *value = graph->values->pdata[v];
-      /* what nobody reads in the backward pass is on the way of others */
+      /* a value that the backward pass does not read is only needed to compute others */
       kept[v] = value->producer == NULL || ortrain_recompute_lives_anyhow (value) ||
                 ortrain_recompute_is_read_backward (value) || !ortrain_recompute_may_run_again (value->producer);
     }
@@ -82,7 +82,7 @@ find_kept (const GPtrArray *self, OrtrainGraph *graph, GHashTable *taken)
   return kept;
 }
 
-/* The plan with these clusters, if it gives the same bits as base and takes no more than `most`; else NULL in *plan. */
+/* The plan with these clusters, if it has the same bits as base and takes no more than `most`; otherwise *plan is NULL. */
 static gboolean
 try_clusters (const GPtrArray *self, OrtrainGraph *graph, GHashTable *taken, OrtrainMemoryPlan *base, guint64 most,
               const OrtrainPlanRequest *request, const OrtrainBudget *budget, OrtrainGraph **changed,
@@ -90,7 +90,7 @@ try_clusters (const GPtrArray *self, OrtrainGraph *graph, GHashTable *taken, Ort
 {
   g_autofree gboolean *kept = find_kept (self, graph, taken);
   g_autoptr (OrtrainGraph) copy = ortrain_budget_apply_kept (graph, kept, NULL, error);
-  /* what runs again anyhow is not run twice */
+  /* nodes that run again in any case are not run twice */
   g_autoptr (OrtrainMemoryPlan) with = copy != NULL && ortrain_merge_equal_nodes (copy, error)
                                            ? ortrain_budget_plan_variant (copy, FALSE, request, budget, error)
                                            : NULL;

@@ -30,7 +30,7 @@ typedef struct
   char *outputs[3];              /* "[batch, seq, 768], 4 bytes each, 100% saved" … joined by line breaks */
 } OrtrainRecomputeOpportunity;
 
-/* Chooses as plans say. The graph is not changed: `choices` are carried out for each plan. config: plans, or the path of a
+/* Chooses what the plans name. The graph is not changed: `choices` are applied to each plan. config: plans, or the path of a
  * file with some. SESSION_ERROR_OPTION. */
 OrtrainRecomputeReport *ortrain_recompute_run (OrtrainGraph *graph, const char *config, GError **error);
 /* What could be computed again, and what of it is, at a level above 0, in a plan of the graph, or NULL before there is one.

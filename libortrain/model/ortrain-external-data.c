@@ -113,7 +113,7 @@ open_folder_beneath (int directory, const char *location)
   return open_beneath (directory, location, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Links lead out of the directory by nature; the location itself still may not. */
+/* With allow-links, links may lead out of the directory; the location itself may not. */
 static int
 open_with_links (int directory, const char *location)
 {
@@ -125,14 +125,14 @@ open_with_links (int directory, const char *location)
 
 /* ---- the cache of a model hub ---- */
 
-/* ROOT/snapshots/REVISION/model.onnx_data is a link to ../../blobs/NAME there: a model may read what lies in the blobs of
- * its own ROOT, and nothing else. A link that has that form is not followed but taken apart, so that no other link, and
+/* ROOT/snapshots/REVISION/model.onnx_data is a link to ../../blobs/NAME there: a model may read the blobs of its own
+ * ROOT, and nothing else. A link that has that form is not followed but taken apart, so that no other link, and
  * no change between looking and opening, leads out of that folder. */
 #define BLOBS "blobs/"
 #define SNAPSHOTS "snapshots"
 #define MAX_STEPS_UP 16
 
-/* How many folders a link goes up before it enters the blobs; 0: it is another link. name: what it names there. */
+/* How many folders a link goes up before it enters the blobs; 0: it is another link. name: the name of the blob. */
 static guint
 parse_blob_link (const char *target, const char **name)
 {
@@ -188,7 +188,7 @@ open_blob (int folder, guint n, const char *name, gboolean *is_missing)
   return found;
 }
 
-/* Of a location whose last part is a link into the blobs. -1 with ELOOP: it is another link; with ENOENT: there is no such
+/* Opens a location whose last part is a link into the blobs. -1 with ELOOP: it is another link; with ENOENT: there is no such
  * blob. */
 static int
 open_in_cache (int directory, const char *location)
@@ -264,7 +264,7 @@ open_locked (OrtrainExternalData *self, const char *location, const char *tensor
       else if (errno == ENOENT && in_cache)
         why = "it is a link to a blob that is missing from the cache: download the model again";
       else if (errno == ELOOP)
-        why = "its path has a symbolic link, which is not one into the blobs of a model hub's cache (limit "
+        why = "its path has a symbolic link, which does not lead to the blobs of a model hub's cache (limit "
               "'allow-links', option --allow-links)";
       refuse (error, location, tensor, why);
       return NULL;

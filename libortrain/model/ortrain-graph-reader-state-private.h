@@ -40,7 +40,7 @@ struct _OrtrainReaderScope
 
 typedef struct _OrtrainReaderState OrtrainReaderState;
 
-/* A bias of the program that its node in the file has not. */
+/* A bias of the program that is missing from its node in the file. */
 typedef struct
 {
   OrtrainNode *node;
@@ -67,7 +67,7 @@ struct _OrtrainReaderState
   GHashTable *one_valued;      /* initializer → 1: its elements differ, 2: they do not */
   GArray *left_out_biases;     /* of OrtrainLeftOutBias */
   GPtrArray *uncalled;         /* nodes without a call that read a tensor of the program, as others do */
-  guint n_split;               /* values that split_merged () made, and one of them for people: */
+  guint n_split;               /* values that split_merged () made, and one of them as an example: */
   char *split_example;
   gsize n_leading_identities; /* nodes of the outermost graph that stand before all others */
   GPtrArray *labels;          /* of the graphs, see OrtrainGraph; with the position of each: */
@@ -129,14 +129,15 @@ gboolean ortrain_reader_take_initializer (OrtrainReaderState *state, OrtrainRead
                                           GError **error);
 
 void ortrain_reader_add_origin (OrtrainReaderState *state, const char *name, OrtrainOriginKind kind, const char *of);
-gboolean ortrain_reader_tensor_varies (OrtrainTensor *tensor); /* its elements are not all one */
+gboolean ortrain_reader_tensor_varies (OrtrainTensor *tensor); /* its elements are not all equal */
 
 /* model/ortrain-split-reader.c */
 void ortrain_reader_read_placeholders (OrtrainReaderState *state);
-/* Of a node of the outermost graph: inputs that are other tensors of the program than the initializers that are stored
- * get values of their own. */
+/* For a node of the outermost graph: an input that was another tensor of the program than the stored initializer gets a
+ * value of its own. */
 void ortrain_reader_split_merged (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto, OrtrainNode *node);
-/* The same of nodes without a call; and biases that nodes were found without get zeros. The graph is complete. */
+/* Does the same for nodes without a call, and adds zeros for the biases that are missing from nodes; called when the graph is
+ * complete. */
 gboolean ortrain_reader_finish_split (OrtrainReaderState *state, GError **error);
 
 /* model/ortrain-model-functions.c */
@@ -153,7 +154,7 @@ void ortrain_reader_function_free (gpointer data);
 void ortrain_reader_read_scope (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto, OrtrainNode *node);
 
 /* model/ortrain-provenance-reader.c */
-/* What the file says its initializers are; the graph is complete. */
+/* Reads from the file what its initializers are; called when the graph is complete. */
 void ortrain_reader_read_provenance (OrtrainReaderState *state);
 
 /* model/ortrain-attribute-reader.c */

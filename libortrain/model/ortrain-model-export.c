@@ -46,7 +46,7 @@ typedef struct
   GPtrArray *names; /* that belong to it */
 } Export;
 
-/* What a node reads instead of one of its inputs. */
+/* The value that a node reads instead of one of its inputs. */
 typedef struct
 {
   guint index;
@@ -386,7 +386,7 @@ add_new_input (GArray *inputs, guint index, const char *name)
   g_array_append_val (inputs, input);
 }
 
-/* What a node reads that had equal values when it was exported, and has no longer. */
+/* The inputs of a node whose values were equal when the model was exported, and are not any more. */
 static void
 separate_merged (Export *self, OrtrainWireRange range, GArray *inputs)
 {
@@ -415,7 +415,7 @@ separate_merged (Export *self, OrtrainWireRange range, GArray *inputs)
     }
 }
 
-/* One part of the outermost graph. *gone: it is left out. inputs: what the node reads instead of its own. */
+/* One part of the outermost graph. *gone: it is left out. inputs: the values that the node reads instead of its own. */
 static void
 rewrite_outer (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor **contents, gboolean *gone,
                GArray *inputs)
@@ -456,7 +456,7 @@ rewrite_outer (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTe
     }
 }
 
-/* A node that reads others. */
+/* A node with other inputs. */
 static void
 rewrite_inputs (Export *self, OrtrainWireRange range, const GArray *inputs, OrtrainRope *out)
 {

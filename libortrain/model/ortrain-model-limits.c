@@ -150,8 +150,8 @@ ortrain_model_limits_class_init (OrtrainModelLimitsClass *klass)
    *
    * Whether files with weights may be reached through symbolic links, or have several hard links. A model from an
    * untrusted source could use such links to read a file that its author may not read. In the cache of the Hugging Face
-   * hub, where the files of `snapshots/REVISION` are links to those of `blobs` beside it, such links are followed
-   * whatever is set here: to plain files in that folder, and nowhere else. Default: %FALSE.
+   * hub, where the files of `snapshots/REVISION` are links to those of `blobs` beside it, such links are
+   * always followed: to plain files in that folder, and nowhere else. Default: %FALSE.
    */
   properties[PROP_ALLOW_LINKS] =
       ortrain_field_boolean ("allow-links", G_STRUCT_OFFSET (OrtrainModelLimits, allow_links), FALSE);

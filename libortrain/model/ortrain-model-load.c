@@ -18,7 +18,7 @@
 #define MIN_IR_VERSION 1
 #define MAX_IR_VERSION 64
 
-/* What people have in place of a model: names of the kinds of files, by how they begin. */
+/* Files that people give in place of a model, by their first bytes. */
 static void
 explain_other_file (const guint8 *data, gsize size, GError **error)
 {

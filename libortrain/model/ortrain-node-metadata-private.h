@@ -5,10 +5,10 @@
 
 #include <glib.h>
 
-/* What exporters write beside a message, for people and tools: its metadata_props, the field `number`. It is advice: what
- * is malformed, longer than max_bytes, or no UTF-8 is treated as absent. */
+/* Notes that exporters write for people and tools: the metadata_props of a message, its field `number`. A note that is
+ * malformed, longer than max_bytes, or not UTF-8 is treated as absent. */
 char *ortrain_message_metadata_dup (const ProtobufCMessage *message, guint number, const char *key, guint64 max_bytes);
-/* The same of a node. */
+/* The same for a node. */
 char *ortrain_node_metadata_dup (const Ortrain__Ox__NodeProto *node, const char *key, guint64 max_bytes);
 
 #define ORTRAIN_METADATA_FX_NODE "pkg.torch.onnx.fx_node"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What the file says its initializers were in the program that it was exported from.
+/* What initializers were in the program that the file was exported from.
  *
- * PyTorch's newer exporter lists the parameters, buffers and constants of the program in the metadata of the graph. What
- * the list does not name was computed by the exporter: from a parameter, if the module that reads it has one that is
+ * PyTorch's newer exporter lists the parameters, buffers and constants of the program in the metadata of the graph. A
+ * tensor that is not in the list was computed by the exporter: from a parameter, if the module that reads it has one that is
  * missing in the file, or if it is a parameter transposed.
  *
- * In other files names tell: modules have paths (`layer1.0.conv.weight`), exporters number what they make (`val_12`,
+ * In other files, names show it: modules have paths (`layer1.0.conv.weight`), exporters number what they make (`val_12`,
  * `onnx::MatMul_34`). Files without a path of a module say nothing. */
 #include "model/ortrain-graph-reader-state-private.h"
 
@@ -82,7 +82,7 @@ parse_signature (const char *text)
   return declared;
 }
 
-/* What the file lacks of the listed parameters, and no initializer is called after. */
+/* The listed parameters that the file lacks, and that no initializer is named after. */
 typedef struct
 {
   GHashTable *missing;       /* names, of `declared` */
@@ -103,7 +103,7 @@ gaps_init (Gaps *self, GHashTable *declared, OrtrainGraph *graph)
       g_hash_table_add (self->missing, name);
 }
 
-/* Initializers that were named after a missing parameter are it. */
+/* An initializer that is named after a missing parameter is that parameter. */
 static void
 gaps_close (Gaps *self, OrtrainGraph *graph)
 {
@@ -241,7 +241,8 @@ is_numbered (const char *name)
          g_str_has_prefix (name, "p2o.") || strstr (name, "onstant_") != NULL || strstr (name, "onstant.") != NULL;
 }
 
-/* Stems of what nodes compute: PyTorch numbers all values after their operators, and folds some into initializers. */
+/* Stems of the names of computed values: PyTorch numbers all values after their operators, and folds some into
+ * initializers. */
 static GHashTable *
 find_computed_stems (OrtrainGraph *graph)
 {
@@ -256,7 +257,7 @@ find_computed_stems (OrtrainGraph *graph)
   return stems;
 }
 
-/* Whether PyTorch calls values so after an operator: one that the graph has, one of ONNX with the same name, or one that is
+/* Whether PyTorch gives values such a name after an operator: one that the graph has, one of ONNX with the same name, or one that is
  * folded in any case. */
 static gboolean
 is_named_after_operator (const char *name, GHashTable *computed)
@@ -291,7 +292,7 @@ is_path (const char *name)
     }
 }
 
-/* What models call a parameter of their outermost module, and nobody calls a constant. */
+/* Names that models give a parameter of their outermost module, and never a constant. */
 static gboolean
 is_usual (const char *name)
 {
@@ -303,7 +304,7 @@ is_usual (const char *name)
   return FALSE;
 }
 
-/* What torch.nn.utils.spectral_norm () keeps between steps, beside the weight that it divides: "fc.weight_u" and
+/* The state that torch.nn.utils.spectral_norm () keeps beside the weight that it divides: "fc.weight_u" and
  * "fc.weight_v" are buffers where there is "fc.weight_orig". */
 static gboolean
 is_power_iterate (OrtrainGraph *graph, const OrtrainValue *value)

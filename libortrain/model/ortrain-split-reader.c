@@ -81,7 +81,7 @@ list_called (const OrtrainReaderState *state, const Ortrain__Ox__NodeProto *prot
 
 /* ---- which of them an input is ---- */
 
-/* Whether the file has no tensor of this name, but perhaps that of `merged` instead. */
+/* Whether the file has no tensor of this name, so that `merged` may be stored in its place. */
 static gboolean
 is_missing (const OrtrainReaderState *state, const OrtrainValue *merged, const char *name)
 {
@@ -200,7 +200,7 @@ split_uncalled (OrtrainReaderState *state, OrtrainNode *node)
 
 /* ---- biases of zeros ---- */
 
-/* The input that is the bias of a product or a convolution that has none; 0: there is no such input. */
+/* The input that is the bias of a product or a convolution that has none; 0 if there is no such input. */
 static guint
 find_left_out_bias (const OrtrainNode *node)
 {
@@ -228,7 +228,7 @@ remember_bias (OrtrainReaderState *state, OrtrainNode *node, guint input, const 
     g_array_append_val (state->left_out_biases, bias);
 }
 
-/* How many channels the output has, as the file declares it; -1: it does not. */
+/* How many channels the output has, as the file declares it; -1 if it does not. */
 static gint64
 get_declared_channels (const OrtrainNode *node)
 {
@@ -273,12 +273,11 @@ ortrain_reader_finish_split (OrtrainReaderState *state, GError **error)
                          "such as %s: each is trained on its own unless they are tied",
                          state->n_split, state->n_split == 1 ? " is" : "s are", state->split_example));
   if (n > 0)
-    g_ptr_array_add (
-        state->reader->notes,
-        g_strdup_printf (
-            "%u biases of the program, such as '%s', were left out when the model was exported, since they "
-            "were 0: they are trained, and are written where they are no longer",
-            n, ortrain_text_show (example)));
+    g_ptr_array_add (state->reader->notes, g_strdup_printf ("the exporter left out %u bias%s of the program that had "
+                                                            "the value 0, such as '%s': %s trained, and written to "
+                                                            "the exported file if not 0 any more",
+                                                            n, n == 1 ? "" : "es", ortrain_text_show (example),
+                                                            n == 1 ? "it is" : "they are"));
   return TRUE;
 }
 
@@ -370,7 +369,7 @@ ortrain_reader_split_merged (OrtrainReaderState *state, const Ortrain__Ox__NodeP
       const char *name = in_order ? called->pdata[k++] : choose (state, value, value->name, called);
       if (name == NULL || g_str_equal (name, value->name) || may_be_tied (state, value))
         continue;
-      /* Of one node alone, it is no merged one: a convolution reads its own weight, times the scale of the batch
+      /* An initializer of one node alone is not a merged one: a convolution reads its own weight, times the scale of the batch
        * normalization whose call is noted. */
       if (GPOINTER_TO_UINT (g_hash_table_lookup (state->uses, value->name)) > 1)
         split (state, node, i, value, name);

@@ -123,7 +123,7 @@ sum_all (OrtrainBody *self, const Classes *classes, OrtrainValue *x)
   return SUM (x, (1u << classes->rank) - 1u);
 }
 
-/* What a mean over positions of that weight is divided by: where nothing counts, the mean is 0, and nothing flows back. */
+/* The divisor of a mean over positions of that weight. Where no position counts, the mean and its gradient are 0. */
 static OrtrainValue *
 get_divisor (OrtrainBody *self, OrtrainValue *total)
 {

@@ -43,7 +43,7 @@ typedef struct
   gboolean is_clipped;
 } Activation;
 
-/* NAN: ONNX has no default, which is then refused by ortrain_recurrent_find_unset (). */
+/* NAN: ONNX has no default; ortrain_recurrent_find_unset () finds a node that has no value for it. */
 static const struct
 {
   const char *name;
@@ -121,7 +121,7 @@ activate (OrtrainBody *self, const Activation *f, OrtrainValue *x)
   return ortrain_body_op_with (self, ops[i].op_type, attributes, x, NULL, NULL);
 }
 
-/* Whether it is f (bound), in whatever type it was stored. */
+/* Whether y is f (bound), in any type that it may have been stored in. */
 static OrtrainValue *
 is_bound (OrtrainBody *self, const Activation *f, OrtrainValue *y, OrtrainValue *bound)
 {
@@ -135,7 +135,7 @@ is_bound (OrtrainBody *self, const Activation *f, OrtrainValue *y, OrtrainValue 
   return result;
 }
 
-/* f' as a function of y = f (x). What was clipped has the value of a bound, and no derivative. */
+/* f' as a function of y = f (x). A clipped element has the value of a bound, and the derivative 0. */
 static OrtrainValue *
 slope (OrtrainBody *self, const Activation *f, OrtrainValue *y)
 {

@@ -145,7 +145,7 @@ move_tensor (OrtrainBody *self, Update *update, guint t, MoveFunc move)
     from.g = ortrain_body_cast (self, from.g, from.w->dtype);
   for (guint k = 0; k < update->n_states; k++)
     from.states[k] = ortrain_body_input (self, first + 2 + k);
-  /* what reads the parameter stands before what takes its place */
+  /* readers of the parameter stand before the node that replaces it */
   static const double infinities[] = { INFINITY, -INFINITY };
   OrtrainValue *was_infinite[G_N_ELEMENTS (infinities)];
   for (guint k = 0; k < G_N_ELEMENTS (infinities); k++)

@@ -19,7 +19,7 @@ struct _OrtrainBody
 
 /* *expanded: whether the node was replaced by its body; some rows have none, or not for all attributes. */
 gboolean ortrain_body_expand (OrtrainNode *node, gboolean *expanded, GError **error);
-/* The same by `restore`, of nodes whose shapes need not be known. */
+/* The same by `restore`, for nodes whose shapes need not be known. */
 gboolean ortrain_body_restore (OrtrainNode *node, gboolean *restored, GError **error);
 
 OrtrainValue *ortrain_body_input (OrtrainBody *self, guint i); /* may be NULL */

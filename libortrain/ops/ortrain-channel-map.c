@@ -387,7 +387,7 @@ ortrain_channel_map_visit (OrtrainChannelMap *self, const OrtrainNode *node)
   for (guint i = 0; stored && i < node->inputs->len; i++)
     {
       const OrtrainValue *value = node->inputs->pdata[i];
-      if (value == NULL || (i > 0 && node->op->kind == ORTRAIN_OP_KIND_CAST_LIKE)) /* its type is all that is read */
+      if (value == NULL || (i > 0 && node->op->kind == ORTRAIN_OP_KIND_CAST_LIKE)) /* only its type is read */
         continue;
       stored = (node->op->flags & ORTRAIN_OP_SHAPE_ONLY) || ortrain_channel_map_get (self, value)->stored;
       has_weights =

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* Every test here ends at the first number that does not fit, which weights have among their first ones. */
+/* Every test here ends at the first number that does not fit; weights have one among their first numbers. */
 
 #define TOLERANCE 1e-4
 #define MIN_BINS 4
@@ -36,7 +36,7 @@ transposed (const Numbers *x)
   return y;
 }
 
-/* 0, 1, 2, …: what an expectation is taken of. */
+/* 0, 1, 2, …: the values of which an expectation is computed. */
 static gboolean
 are_bins (const Numbers *x)
 {
@@ -49,8 +49,8 @@ are_bins (const Numbers *x)
 }
 
 /* Each column is a sinusoid of the row's number, times anything: x[k + 1] + x[k - 1] = 2 cos (angle) x[k]. So are the
- * matrices of Fourier and cosine transforms, under any window. Their columns have angles of their own; those of a matrix
- * that is filled with one sine have not. */
+ * matrices of Fourier and cosine transforms, under any window. Each of their columns has another angle; in a matrix that
+ * is filled with one sine all have the same. */
 static gboolean
 is_harmonic (const Numbers *x, gint64 first, gint64 n_rows, gint64 stride)
 {
@@ -101,7 +101,7 @@ is_harmonic (const Numbers *x, gint64 first, gint64 n_rows, gint64 stride)
   return n_angles >= 3 && 2 * n_angles >= x->columns;
 }
 
-/* The cosines and the sines behind each other, or by turns, or with another factor at the first frequency. */
+/* The cosines before the sines, or both alternating, or with another factor at the first frequency. */
 static gboolean
 are_sinusoids (const Numbers *x)
 {
@@ -111,7 +111,7 @@ are_sinusoids (const Numbers *x)
          (is_harmonic (x, 0, rest, 2) && is_harmonic (x, 1, half, 2));
 }
 
-/* What a filter bank has not; weights have it among their first numbers, so that no other page of a file is read for it. */
+/* Numbers that a filter bank does not have. Weights have one among their first numbers, so only one page of a file is read. */
 static gboolean
 begins_with_negative (const Numbers *x)
 {

@@ -155,7 +155,7 @@ struct _OrtrainOpDef
   guint32 shaped_inputs;   /* … has the shape of input 0 */
   guint32 optional_inputs; /* … may be left out before others; those from min_inputs on may anyway */
   guint32
-      zero_grad_inputs; /* … is not followed by the output, or in steps alone: its gradient is zero by definition, though
+      zero_grad_inputs; /* … changes the output not at all, or only in steps: its gradient is zero by definition, though
                                it is of a floating type */
   guint32 open_inputs;      /* … is a mask, which may be left out where all its elements are true, or zero */
   guint32 broadcast_inputs; /* … is broadcast to a shape that it takes no part in: it may have fewer elements where they
@@ -202,7 +202,7 @@ struct _OrtrainOpDef
   /* Of our own operators, and Einsum: writes the same in standard operators; FALSE where they cannot. ortrain-body-private.h */
   gboolean (*expand) (OrtrainBody *body);
   const char *no_body; /* why there is none */
-  /* Of our own operators that upgrades write: the same in operators of ONNX, whatever the sizes are. */
+  /* For our own operators that upgrades write: the same in operators of ONNX, for any sizes. */
   gboolean (*restore) (OrtrainBody *body);
 
   /* Bit k: output k is a statistic of input 0, a few numbers beside it, that the backward pass reads. 0: there are none. */
@@ -220,8 +220,8 @@ struct _OrtrainOpDef
 
   gint form_since; /* first operator set in which it has the form that the row describes; 0: `since` */
 
-  const char *unsupported; /* why no model with the operator runs, which the library knows only to say so; or NULL */
-  const char *instead;     /* what to do where it is not supported, or has no gradient; or NULL: nothing special */
+  const char *unsupported; /* why no model with the operator runs (the row exists only for that error), or NULL */
+  const char *instead;     /* a hint where it is not supported, or has no gradient; or NULL */
 };
 
 /* `instead` of operators whose weights are integers. */

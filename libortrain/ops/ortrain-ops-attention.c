@@ -73,7 +73,7 @@ gradient_attention (OrtrainGradContext *ctx, GError **error)
     ortrain_grad_input (ctx, 5),
     ortrain_grad_input (ctx, 6),
   };
-  /* What is added as a mask has the gradient of a bias: it is one to the backward pass, with the bias if there is one. */
+  /* A mask that is added has the gradient of a bias: for the backward pass it is a part of the bias. */
   const gboolean wants_mask = ortrain_grad_wants (ctx, 3);
   if (wants_mask)
     {

@@ -20,8 +20,8 @@ upgrade_batch_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
                    "%s: attribute 'spatial' is 0 (statistics per element), which is not supported", text);
       return FALSE;
     }
-  /* Before 14, more than one output meant training. From 14 on there are three at most; PyTorch's older exporter goes on
-   * writing the five of before for InstanceNorm in training. */
+  /* Before 14, more than one output meant training. From 14 on there are three at most; PyTorch's older exporter still
+   * writes the earlier five for InstanceNorm in training. */
   for (guint k = opset < 14 ? 1 : 3; k < node->outputs->len; k++)
     training |= node->outputs->pdata[k] != NULL;
   if (!training)
@@ -55,7 +55,7 @@ infer_batch_norm (OrtrainInferContext *ctx, GError **error)
 {
   gint rank = ortrain_infer_get_rank (ctx, 0);
   OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 3);
-  if (dtype == ORTRAIN_DTYPE_UNDEFINED) /* run again, without running statistics */
+  if (dtype == ORTRAIN_DTYPE_UNDEFINED) /* the node is run again, without running statistics */
     dtype = ortrain_infer_get_dtype (ctx, 1);
   if (ortrain_dtype_is_half (dtype) && !ortrain_infer_has_input (ctx, 3))
     dtype = ORTRAIN_DTYPE_FLOAT32;
@@ -104,7 +104,7 @@ set_statistics_gradients (OrtrainGradContext *ctx, OrtrainValue *dscale, Ortrain
   ortrain_grad_set (ctx, 4, ortrain_grad_op2 (ctx, "Div", ortrain_grad_op2 (ctx, "Mul", half, factor), root));
 }
 
-/* x is needed for the gradients of the scale and the variance only. */
+/* Only the gradients of the scale and the variance need x. */
 static gboolean
 gradient_batch_norm (OrtrainGradContext *ctx, GError **error)
 {

@@ -349,7 +349,7 @@ grad_of_factors (OrtrainGradContext *ctx, gboolean nd, OrtrainValue *dy)
 }
 
 /* none: an element that was overwritten gets nothing; with one index twice the operator itself is undefined.
- * add: both get dy. max, min: those that reach the result share it. */
+ * add: both get dy. max, min: the elements that are equal to the result share it. */
 static gboolean
 grad_scatter (OrtrainGradContext *ctx, gboolean nd)
 {

@@ -97,7 +97,7 @@ gradient_of_lse (OrtrainGradContext *ctx, OrtrainValue *dlse)
   return ortrain_grad_op2 (ctx, "Mul", p, ortrain_grad_op2 (ctx, "Unsqueeze", dlse, axes));
 }
 
-/* Of class weights w that are computed: with the losses l without weights and the weight of each position, w[target], the
+/* The gradient of class weights w that are computed: with the losses l without weights and the weight of each position, w[target], the
  * loss is Σ w[target]·l, and the mean that over Σ w[target]; its slope is l, or (l - loss) / Σ w[target]. */
 static gboolean
 set_gradient_of_weights (OrtrainGradContext *ctx, GError **error)

@@ -13,7 +13,7 @@ typedef struct
   gint64 ratio;
 } Roi;
 
-/* Of one axis: coordinates of the samples, from -1 to 1 over x, [R, n], and whether each lies on x, in the type of x. */
+/* For one axis: the coordinates of the samples, from -1 to 1 over x, [R, n], and whether each lies on x, in the type of x. */
 typedef struct
 {
   OrtrainValue *coordinates, *inside;
@@ -56,7 +56,7 @@ write_samples (const Roi *self, gint64 axis, gint64 column, gint64 n_bins)
   return (Samples){ coordinates, cast_like (self, inside) };
 }
 
-/* [R, n] → [R, 1, n] or [R, n, 1]: in front of or behind its last dimension. */
+/* [R, n] → [R, 1, n] or [R, n, 1]: the new dimension is before or after the last one. */
 static OrtrainValue *
 unsqueeze (const Roi *self, OrtrainValue *value, gint64 axis)
 {
@@ -75,7 +75,7 @@ upgrade_roi_align (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
   const gint64 width = ortrain_attributes_get_int (attributes, "output_width", 1);
   const double scale = ortrain_attributes_get_float (attributes, "spatial_scale", 1);
   if (self.x == NULL || regions == NULL || batch == NULL)
-    return TRUE; /* the check of arity tells */
+    return TRUE; /* the check of arity reports it */
   self.half_pixel = opset >= 16 && g_str_equal (mode, "half_pixel");
   self.ratio = ortrain_attributes_get_int (attributes, "sampling_ratio", 0);
   if (!g_str_equal (ortrain_attributes_get_string (attributes, "mode", "avg"), "avg"))

@@ -100,7 +100,7 @@ upgrade_attention (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
   for (guint i = 0; i < 3; i++)
     own[i] = sizes != NULL && n_sizes == 3 ? sizes[i] : is_known ? w->dims[1].value / 3 : 0;
   if (n_heads < 1 || own[0] < 1 || own[0] != own[1] || own[0] % n_heads != 0 || own[2] < 1)
-    return ortrain_write_refuse (&self, error, "the heads do not divide what its weights compute");
+    return ortrain_write_refuse (&self, error, "the number of heads does not divide the size that its weights compute");
   if (scale == 0)
     scale = 1 / sqrt ((double) (own[0] / n_heads));
 

@@ -57,7 +57,7 @@ upgrade_quick_gelu (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
   return ortrain_write_finish (&self, ortrain_write (&self, "Swish", &x, 1, attributes));
 }
 
-/* What a convolution or product ends in: the operator's name, and its numbers in the order of names[]. */
+/* The activation after a convolution or product: the name of its operator, and its numbers in the order of names[]. */
 typedef struct
 {
   const char *name;
@@ -186,7 +186,7 @@ write_operand (const OrtrainWriter *self, guint i, const char *trans, const char
     return x;
   if (x->rank < 0)
     {
-      ortrain_write_refuse (self, error, "the rank of what it transposes must be known");
+      ortrain_write_refuse (self, error, "the ranks of the operands that it transposes must be known");
       return NULL;
     }
   const gint rank = x->rank;
@@ -306,7 +306,7 @@ upgrade_simplified (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
   return ortrain_write_finish (&self, ortrain_node_output (norm, 0));
 }
 
-/* The sum of an input and what passes beside a layer, and of a bias: inputs 0, 1 and `bias`. */
+/* The sum of an input, the skip connection and a bias: inputs 0, 1 and `bias`. */
 static OrtrainValue *
 write_sum (const OrtrainWriter *self, guint bias)
 {

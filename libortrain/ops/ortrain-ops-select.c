@@ -116,7 +116,7 @@ infer_one_hot (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
-/* values: [off, on]. Each has the sum of dy where it stands, which OneHot of [1, 0] and of [0, 1] says. */
+/* values: [off, on]. The gradient of each is the sum of dy over its positions, which OneHot of [1, 0] and [0, 1] marks. */
 static gboolean
 grad_one_hot (OrtrainGradContext *ctx, GError **error)
 {

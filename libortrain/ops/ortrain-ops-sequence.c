@@ -7,9 +7,9 @@
 #include "ops/ortrain-writer-private.h"
 
 /* Sequences of tensors. Exporters write them where a tensor is split into a list, of which single elements are taken. No
- * kernel knows of them: lengths and positions are constants, so that all is resolved when the graph is created from its
- * file. A sequence becomes a SequenceConstruct, whatever made it, and readers become nodes that read its elements, or the
- * split tensor. A SplitToSequence into equal parts of a length that is not known stays one, from which slices are taken. */
+ * kernel knows of them: lengths and positions are constants, so that all sequences are resolved when the graph is created from its
+ * file. Each sequence becomes a SequenceConstruct, and its readers become nodes that read its elements, or the split
+ * tensor. A SplitToSequence into equal parts of a length that is not known stays one, from which slices are taken. */
 
 #define MAX_ELEMENTS 4096
 #define MAX_ALL_ELEMENTS (1 << 20) /* of all sequences of a file */
@@ -32,7 +32,7 @@ fail (OrtrainNode *node, GError **error, const char *format, ...)
   return FALSE;
 }
 
-/* ---- what is known ---- */
+/* ---- known lengths and positions ---- */
 
 static OrtrainNode *
 find_source (const OrtrainValue *value)
@@ -259,7 +259,7 @@ slice_part (OrtrainGraph *graph, OrtrainNode *node, OrtrainNode *split, gint64 p
       OrtrainValue *up = ortrain_write2 (&self, "Add", ortrain_write2 (&self, "Sub", length, one), size);
       index = ortrain_write2 (&self, "Add", ortrain_write2 (&self, "Div", up, size), index);
     }
-  /* limited here: inference takes symbols to be as large as it needs them */
+  /* limited here, since inference assumes that symbols are as large as needed */
   OrtrainValue *begin = ortrain_write2 (&self, "Min", ortrain_write2 (&self, "Mul", index, size), length);
   OrtrainValue *end = ortrain_write2 (&self, "Min", ortrain_write2 (&self, "Add", begin, size), length);
   OrtrainValue *operands[] = { x, begin, end, ORTRAIN_WRITE_INTS (&self, axis), one };
@@ -274,7 +274,7 @@ slice_part (OrtrainGraph *graph, OrtrainNode *node, OrtrainNode *split, gint64 p
   return TRUE;
 }
 
-/* ---- what makes and reads sequences ---- */
+/* ---- nodes that make and read sequences ---- */
 
 static gboolean
 upgrade_at (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
@@ -407,7 +407,7 @@ ortrain_sequence_open_captures (OrtrainGraph *graph, OrtrainNode *node, GError *
         open_input (ortrain_control_get_branch (node, b), i - 1, sequence);
       for (guint k = 0; k < sequence->inputs->len; k++)
         ortrain_node_set_input (node, node->inputs->len, ortrain_node_input (sequence, k));
-      /* the position stays, for a value that nothing reads */
+      /* the position keeps its place in the list, for a value that nothing reads */
       ortrain_node_set_input (node, i, ortrain_graph_const_int (graph, 0));
     }
   return TRUE;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
 
-/* Operators that are not supported, and what to do about each kind: an error that names only the operator leaves its
- * reader alone. */
+/* Operators that are not supported, and what to do about each kind: an error that names only the operator does not
+ * help its reader. */
 
 #define MICROSOFT "com.microsoft"
 #define LAYOUT "com.microsoft.nchwc"

@@ -199,7 +199,7 @@ gather_axis (OrtrainGradContext *ctx, OrtrainValue *x, OrtrainValue *indices, gi
   return ortrain_node_output (ortrain_grad_node (ctx, "", "Gather", inputs, 2, 1, attributes), 0);
 }
 
-/* The cofactors, which singular matrices have, too: determinants of what is left without row i and column j,
+/* The cofactors, which singular matrices have, too: determinants of the matrix without row i and column j,
  * [..., i, row, j, column] → [..., i, j, row, column]. */
 static gboolean
 gradient_det (OrtrainGradContext *ctx, GError **error)

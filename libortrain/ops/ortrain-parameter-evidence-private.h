@@ -3,27 +3,27 @@
 
 #include "graph/ortrain-graph-private.h"
 
-/* What speaks for a stored tensor being a parameter of the program, and what against it. */
+/* The evidence for and against a stored tensor being a parameter of the program. */
 
 typedef enum
 {
   ORTRAIN_USE_OTHER,    /* no rule fits: an operand of a formula, or of data that no weight has seen */
-  ORTRAIN_USE_CONSTANT, /* an operand that is none by its operator or its values: a limit, an epsilon, a mask */
+  ORTRAIN_USE_CONSTANT, /* an operand that is a constant by its operator or its values: a limit, an epsilon, a mask */
   ORTRAIN_USE_SHIFTED,  /* scales or shifts the channels of a weight, or joins them */
-  ORTRAIN_USE_SLOT,     /* stands where an operator has a weight */
+  ORTRAIN_USE_SLOT,     /* in the place where an operator has its weight */
 } OrtrainParameterUse;
 
 typedef struct
 {
   const OrtrainValue *value;
-  OrtrainParameterUse use; /* the one that speaks most for a weight */
+  OrtrainParameterUse use; /* the strongest evidence for a weight */
   gboolean is_direct;      /* no arithmetic of stored tensors lies between it and that use */
   gboolean is_kernel;      /* that use has filters along the axes from 2 on */
   gboolean is_whole;       /* in that use it has numbers of its own for each item of the batch */
   gboolean is_affine;      /* in that use it scales, or then shifts, what a convolution computed */
   gboolean is_norm;        /* that use is the scale or bias of a normalization */
-  const char *noun;        /* what its values are where that use does not want them: "mask"; or NULL */
-  gboolean is_weak;        /* parameters may begin with such values: what the file says decides */
+  const char *noun;        /* names its values if that use does not expect them: "mask"; or NULL */
+  gboolean is_weak;        /* parameters may begin with such values: the file decides */
   gboolean is_by_use;      /* the noun follows from the use, not from the values: a list of parameters decides */
 } OrtrainParameterEvidence;
 

@@ -7,15 +7,15 @@
 
 #include <string.h>
 
-/* Three witnesses say whether a tensor is a parameter; the first that is sure decides.
+/* Three kinds of evidence show whether a tensor is a parameter; the first that is certain decides.
  *
  * - Its values. Some are formulas that nothing learns: masks, sinusoids, filter banks, symmetric filters. They overrule
- *   a list and a name, and are told, since a program may begin to learn from such numbers.
+ *   a list and a name. A note reports it, since a program may begin to learn from such numbers.
  * - The file: the exporter's list of parameters and buffers; else its name, as a path of modules or as a number
  *   (model/ortrain-provenance-reader.c).
  * - Its use (ortrain-parameter-roles.c), where the file says nothing, or where the exporter has computed the tensor.
  *
- *   file says       values   use        it is
+ *   file says       values   use        it is ("told": and a note reports it)
  *   parameter       formula             a constant, told
  *   parameter                           a parameter
  *   constant                            a constant
@@ -38,7 +38,7 @@
  * All else is a constant. What decides shapes, running statistics, and what is stored inside of functions are never
  * parameters: see ortrain-parameter-roles.c. */
 
-/* What modules call buffers that are used as parameters are. */
+/* Names that modules give to buffers that are used like parameters. */
 static gboolean
 is_buffer_name (const char *name)
 {
@@ -80,7 +80,7 @@ is_filled (const OrtrainParameterEvidence *self)
          (self->is_whole && ortrain_stored_values_are_equal (tensor));
 }
 
-/* Of whatever kind, wherever it is used. */
+/* For any kind and any use. */
 static gboolean
 is_formula (OrtrainTensor *tensor)
 {
@@ -95,8 +95,8 @@ verdict (gboolean is_weight, gboolean is_uncertain, const char *because)
   return (OrtrainParameterVerdict){ is_weight, is_uncertain, because };
 }
 
-/* Whether an operator that reads it has a gradient with respect to it: what else the file calls a parameter, such as the
- * scale of a quantization, stays as it is. */
+/* Whether an operator that reads it has a gradient with respect to it: other tensors that the file calls parameters, such as
+ * the scale of a quantization, stay constant. */
 static gboolean
 can_learn (const OrtrainValue *value)
 {
@@ -127,7 +127,7 @@ ortrain_parameter_evidence_decide (const OrtrainParameterEvidence *self)
   if (formula != NULL)
     return verdict (FALSE, is_listed || provenance == ORTRAIN_PROVENANCE_MODULE || self->use == ORTRAIN_USE_SLOT,
                     formula);
-  /* "mean" may be the name of a module's buffer, and of what an operator computed. */
+  /* "mean" may be the name of a module's buffer, and of a value that an operator computed. */
   if ((provenance == ORTRAIN_PROVENANCE_MODULE || provenance == ORTRAIN_PROVENANCE_MADE) &&
       is_buffer_name (self->value->name) && self->use != ORTRAIN_USE_SLOT)
     return verdict (FALSE, is_used, "named as a buffer");

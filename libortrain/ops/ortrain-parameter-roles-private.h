@@ -8,7 +8,7 @@ typedef struct
 {
   OrtrainValue *value;
   gboolean is_weight;
-  gboolean is_uncertain; /* the file does not settle it: people are told, with the option for the other choice */
+  gboolean is_uncertain; /* the file does not settle it: a note reports it, with the option for the other choice */
   gboolean is_enclosed;  /* stored inside a function or a branch of the file: never trained */
   gboolean is_statistic; /* of a normalization: the forward pass may change it */
   char *reason;          /* "bias of Conv 'conv1'", "one number: operand of Mul 'scale'" */

@@ -66,7 +66,7 @@ get_evidence (Analysis *self, const OrtrainValue *value)
   return index > 0 ? &g_array_index (self->evidence, OrtrainParameterEvidence, index - 1) : NULL;
 }
 
-/* Of several uses, the one that speaks most for a weight is what counts. */
+/* Of several uses, the one that is the strongest evidence for a weight counts. */
 static void
 add_evidence (Analysis *self, const OrtrainParameterEvidence *found, const char *reason)
 {
@@ -115,7 +115,7 @@ get_other (const OrtrainNode *node, const OrtrainValue *operand)
   return node->inputs->len != 2 ? NULL : first == operand ? ortrain_node_input (node, 1) : first;
 }
 
-/* Whether an operand scales the output of a convolution, and the node after that shifts it by another one; or is that. */
+/* Whether an operand scales the output of a convolution and the next node shifts it by another one; or is that second one. */
 static gboolean
 is_affine (const Analysis *self, const OrtrainNode *node, const OrtrainValue *operand)
 {
@@ -241,7 +241,7 @@ visit_weight_inputs (Analysis *self, OrtrainNode *node)
     }
 }
 
-#define MAX_BRANCHES 16 /* inside of each other */
+#define MAX_BRANCHES 16 /* nested */
 
 /* The node in branches of `node` that reads its input `i` as a weight; or NULL. */
 static const OrtrainNode *
@@ -266,7 +266,7 @@ find_weight_use (OrtrainNode *node, guint i, guint depth)
   return NULL;
 }
 
-/* What a branch reads as a weight is one. */
+/* A value that a branch reads as a weight is a weight. */
 static void
 visit_branches (Analysis *self, OrtrainNode *node)
 {
@@ -408,7 +408,7 @@ visit_neutral_normalization (Analysis *self, const OrtrainNode *scale, const Ort
         continue;
       g_autofree char *text = ortrain_node_describe (node);
       g_autofree char *reason =
-          g_strdup_printf ("%s of %s, which is scaled again behind it", i == 1 ? "ones" : "zeros", text);
+          g_strdup_printf ("%s of %s, whose output is scaled again", i == 1 ? "ones" : "zeros", text);
       evidence->use = ORTRAIN_USE_OTHER;
       add_evidence (self, &(OrtrainParameterEvidence){ .value = value, .use = ORTRAIN_USE_CONSTANT }, reason);
     }

@@ -24,7 +24,7 @@ restore (OrtrainGraph *graph, GError **error)
         continue;
       g_autofree char *text = ortrain_node_describe (node);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR,
-                   "%s: the operator is internal to this library, and cannot be written in those of ONNX", text);
+                   "%s: the operator is internal to this library, and cannot be written as operators of ONNX", text);
       return FALSE;
     }
   g_clear_pointer (&edit, ortrain_graph_end_edit);
@@ -42,7 +42,7 @@ is_taken (const OrtrainGraph *graph, const char *name)
   return FALSE;
 }
 
-/* Its own values have names that nothing around it has. */
+/* Its own values get names that no value around it has. */
 static void
 rename_values (OrtrainGraph *branch)
 {
@@ -60,7 +60,7 @@ rename_values (OrtrainGraph *branch)
     }
 }
 
-/* What it got as inputs, it reads by the names of the values around it. */
+/* It reads its inputs by the names of the values around it. */
 static void
 release_inputs (OrtrainGraph *branch, const OrtrainNode *node)
 {
@@ -110,7 +110,7 @@ close_branches (OrtrainGraph *graph, GError **error)
 
 /* ---- names ---- */
 
-/* ONNX Runtime takes no two nodes of one name. */
+/* ONNX Runtime refuses two nodes of the same name. */
 static void
 rename_nodes (OrtrainGraph *graph, GHashTable *names)
 {

@@ -15,5 +15,5 @@ const char *ortrain_stored_values_explain (OrtrainTensor *tensor, gboolean broad
 const char *ortrain_stored_values_explain_grid (OrtrainTensor *tensor);
 /* Whether all elements are one number, as far as the first 65,536 tell. */
 gboolean ortrain_stored_values_are (OrtrainTensor *tensor, double number);
-/* The same, for whichever number. */
+/* The same, for any number. */
 gboolean ortrain_stored_values_are_equal (OrtrainTensor *tensor);

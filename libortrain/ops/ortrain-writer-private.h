@@ -3,14 +3,15 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* What upgrades write a node out with: `write` functions insert nodes in the newest form before it, and return output 0. */
+/* Helpers with which upgrades write a node out: `write` functions insert nodes in the newest form before it, and return output 0. */
 typedef struct
 {
   OrtrainGraph *graph;
   OrtrainNode *node;
 } OrtrainWriter;
 
-/* Whether the node has what its row asks for: an upgrade that replaces it is the last one to see that. */
+/* Whether the node has the operands that its row needs. An upgrade that replaces the node must check it, since nothing later
+ * can. */
 gboolean ortrain_write_check (const OrtrainWriter *self, GError **error);
 /* Operands at the end that are NULL are left out; attributes: taken, may be NULL. */
 OrtrainValue *ortrain_write (const OrtrainWriter *self, const char *op_type, OrtrainValue *const *operands, guint n,
@@ -27,6 +28,6 @@ OrtrainValue *ortrain_write_slice (const OrtrainWriter *self, OrtrainValue *x, g
                                    gint64 step);
 /* Dimension `axis` of a value, [1]. */
 OrtrainValue *ortrain_write_dim (const OrtrainWriter *self, OrtrainValue *value, gint64 axis);
-/* The node computes this, and goes. */
+/* Replaces the output of the node by this value, and removes the node. */
 gboolean ortrain_write_finish (const OrtrainWriter *self, OrtrainValue *result);
 gboolean ortrain_write_refuse (const OrtrainWriter *self, GError **error, const char *why);

@@ -104,8 +104,8 @@ ortrain_loss_scaler_class_init (OrtrainLossScalerClass *klass)
   /**
    * OrtrainLossScaler:hysteresis: (getter get_hysteresis) (setter set_hysteresis)
    *
-   * At which overflow since the scale has last grown it begins to fall: the ones before it leave out their updates and
-   * leave the scale as it is. Default: 1, at least 1.
+   * The number of the overflow, counted since the scale has last grown, at which the scale begins to fall. The overflows
+   * before it skip their updates and keep the scale. Default: 1, at least 1.
    */
   properties[PROP_HYSTERESIS] =
       ortrain_field_uint ("hysteresis", G_STRUCT_OFFSET (OrtrainLossScaler, hysteresis), 1, G_MAXINT, 1);
@@ -293,7 +293,7 @@ ortrain_loss_scaler_set_growth_interval (OrtrainLossScaler *self, guint growth_i
  * ortrain_loss_scaler_get_hysteresis: (get-property hysteresis)
  * @self: a scaler
  *
- * Gets at which overflow since the scale has last grown it begins to fall.
+ * Gets the number of the overflow, counted since the scale has last grown, at which the scale begins to fall.
  *
  * Returns: the value
  */
@@ -309,7 +309,7 @@ ortrain_loss_scaler_get_hysteresis (OrtrainLossScaler *self)
  * @self: a scaler
  * @hysteresis: the new value
  *
- * Sets at which overflow since the scale has last grown it begins to fall.
+ * Sets the number of the overflow, counted since the scale has last grown, at which the scale begins to fall.
  */
 void
 ortrain_loss_scaler_set_hysteresis (OrtrainLossScaler *self, guint hysteresis)

@@ -4,7 +4,7 @@
 #include "model/ortrain-model.h"
 #include "tensor/ortrain-tensor-dict.h"
 
-/* The memory of outputs that the caller has bound: what a run may write, and what it reads there. */
+/* The memory of outputs that the caller has bound: the parts that a run may write, and those that it reads. */
 
 /* Bytes from `begin` up to `end`, in one address space with all others of the process and its devices. Empty: none. */
 typedef struct
@@ -20,8 +20,8 @@ ortrain_memory_ranges_overlap (OrtrainMemoryRange a, OrtrainMemoryRange b)
   return MAX (a.begin, b.begin) < MIN (a.end, b.end);
 }
 
-/* FALSE where two of them overlap, or one overlaps what is never written: a weight, a file of the model, any file that is
- * mapped. */
+/* FALSE where two of them overlap, or one overlaps memory that is never written: a weight, a file of the model, any mapped
+ * file. */
 gboolean ortrain_bound_outputs_check (OrtrainTensorDict *bound, OrtrainModel *model, GError **error);
 /* Type and shape, and whether the tensor can be written. */
 gboolean ortrain_bound_output_fits (const char *name, OrtrainDType dtype, const gint64 *dims, gsize rank,

@@ -108,7 +108,7 @@ find_blocked (Check *check, OrtrainGraph *graph, gboolean refusals, gboolean *an
         continue;
       add (check, node, block.dtype != ORTRAIN_DTYPE_UNDEFINED ? ortrain_dtype_get_name (block.dtype) : "",
            refusal != NULL ? refusal : block.reason,
-           refusal != NULL ? "export the model with operators and shapes that the kernel takes" : block.hint);
+           refusal != NULL ? "export the model with operators and shapes that the kernel supports" : block.hint);
       blocked[n] = *any = TRUE;
     }
   return blocked;
@@ -125,7 +125,7 @@ add_without_gradient (Check *check, const OrtrainGradientDiagnostic *diagnostic)
     {
       const char *why = ortrain_branch_gradient_refuse (diagnostic->node);
       g_autofree char *told = g_strdup_printf ("%s: such a model can be run, but not trained",
-                                               why != NULL ? why : "what it computes is not differentiable");
+                                               why != NULL ? why : "its result is not differentiable");
       add (check, node, "", told,
            "export the model without this condition: with torch.where in place of torch.cond or of an if, which "
            "computes both "
@@ -151,7 +151,7 @@ find_branches (Check *check, OrtrainGraph *graph)
     }
 }
 
-/* The first node of an operator without a gradient that there is something to do about; or NULL. */
+/* The first node of an operator without a gradient that has a hint; or NULL. */
 static const OrtrainNode *
 find_advised (const OrtrainGraph *graph)
 {
@@ -171,8 +171,8 @@ note_advised (const OrtrainGraph *graph, GStrvBuilder *notes)
   if (node == NULL)
     return;
   g_autofree char *text = ortrain_node_describe (node);
-  g_autofree char *note = g_strdup_printf (
-      "%s has no gradient, so that what it is computed from is not trained by it; %s", text, node->op->instead);
+  g_autofree char *note = g_strdup_printf ("%s has no gradient, so that the layers before it are not trained by it; %s",
+                                           text, node->op->instead);
   g_strv_builder_add (notes, note);
 }
 
@@ -264,12 +264,11 @@ find_without_gradient (Check *check, OrtrainGraph *graph, const gboolean *is_blo
     find_branches (check, graph);
   const OrtrainValue *inner = some || stopped != graph ? NULL : find_inner_loss (graph, weights, blocked);
   g_autofree char *hint =
-      inner != NULL
-          ? g_strdup_printf ("a loss on the value '%s' inside of it would train: ortrain train MODEL --output %s; "
-                             "in a program, the loss's output is \"%s\"",
-                             ortrain_text_show (inner->name), ortrain_text_show (inner->name),
-                             ortrain_text_show (inner->name))
-          : NULL;
+      inner != NULL ? g_strdup_printf ("a loss on its inner value '%s' would train: ortrain train MODEL --output %s; "
+                                       "in a program, the loss's output is \"%s\"",
+                                       ortrain_text_show (inner->name), ortrain_text_show (inner->name),
+                                       ortrain_text_show (inner->name))
+                    : NULL;
   if (outputs->len == 0)
     add (check, NULL, "", "the model has no output of a floating type",
          hint != NULL ? hint : "export the model with its logits as an output, for the loss");

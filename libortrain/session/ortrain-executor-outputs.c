@@ -12,7 +12,7 @@ is_output_for_user (const OrtrainExecutorOutput *output)
   return output->role != ORTRAIN_ROLE_GRADIENT && output->role != ORTRAIN_ROLE_UPDATE;
 }
 
-/* Where kernels write into the memory of the host, the limit on the memory of the device is one on outputs, too. */
+/* Where kernels write into the memory of the host, the limit on the memory of the device applies to outputs, too. */
 static gboolean
 is_within_limit (const OrtrainExecutor *self, const OrtrainPlanValue *value, GError **error)
 {
@@ -59,7 +59,7 @@ shares_memory_with_input (const OrtrainExecutor *self, OrtrainTensor *tensor)
   return FALSE;
 }
 
-/* Uninitialized, where the other one is. */
+/* Uninitialized, on the device of the other one. */
 static OrtrainTensor *
 new_like (OrtrainTensor *tensor, const char *name, GError **error)
 {
@@ -91,8 +91,9 @@ is_like (OrtrainTensor *a, OrtrainTensor *b)
           memcmp (ortrain_tensor_peek_dims (a), ortrain_tensor_peek_dims (b), rank * sizeof (gint64)) == 0);
 }
 
-/* Memory of its own for an output that is bound to memory of an input: a kernel may read after another has written. Where
- * one is, so have those that are copied after the run, which may be that input. It stays from run to run. */
+/* Memory of its own for an output that is bound to memory of an input: a kernel may read it after another kernel has
+ * written. If there is one, outputs that are copied after the run get such memory, too, since they may be that input. The
+ * memory is kept from run to run. */
 static gboolean
 stage_outputs (OrtrainExecutor *self, GError **error)
 {

@@ -15,7 +15,8 @@ typedef struct
 {
   gint64 *key; /* of the feeds that had the plan last */
   guint n_key;
-  gint64 *outcome; /* what follows from contents, in the place of contents; NULL: other contents need another plan */
+  gint64 *
+      outcome; /* the values computed from the contents, which replace the contents; NULL: other contents need another plan */
   guint n_outcome;
   OrtrainMemoryPlan *plan;
   OrtrainProgram *program;
@@ -65,14 +66,14 @@ struct _OrtrainExecutor
   guint n_outputs;
   OrtrainKernelCache *kernels;
   OrtrainBudgetFamily *family; /* of the plans that are kept */
-  char *untrainable;           /* why the last graph that was made has no training step; or NULL */
+  char *untrainable;           /* why the last graph has no training step; or NULL */
   GPtrArray *entries;
   OrtrainExecutorEntry *current;
   gboolean is_staged;      /* feeds of the current run are in a slot */
   GArray *key;             /* of gint64: scratch */
   gboolean parts_contents; /* the last plan is for all contents with its outcome */
-  OrtrainGraph *deciding;  /* of what follows from the contents of shape inputs; NULL: there is none */
-  GArray *outcome;         /* of gint64: the key with that instead; empty: none */
+  OrtrainGraph *deciding;  /* computes the values that plans need from the contents of shape inputs; or NULL */
+  GArray *outcome;         /* of gint64: the key with these values instead; or empty */
   GArray *unplanned;       /* of gint64: the last key for which there is no plan, though a run succeeded */
   guint64 clock;
   gssize persistent[ORTRAIN_CATEGORY_OUTPUT + 1]; /* -1: not told */

@@ -50,7 +50,7 @@ is_training_step (OrtrainGraph *graph)
   return FALSE;
 }
 
-/* Of how many numbers a normalization over channels or groups takes each variance; -1: that is no matter. */
+/* The number of elements of each variance of a normalization over channels or groups; -1 if it does not matter. */
 static gint64
 count_values (const OrtrainNode *node)
 {
@@ -69,14 +69,14 @@ count_values (const OrtrainNode *node)
         return -1;
       if (d == 1 && n_groups > 0)
         n *= x->dims[d].value / n_groups;
-      else if (d != 1 && (d > 0 || by_batch) && n == 1) /* whether it is 1 is all that matters */
+      else if (d != 1 && (d > 0 || by_batch) && n == 1) /* it only matters whether it is 1 */
         n = x->dims[d].value;
     }
   return n;
 }
 
 /* A variance of one number is 0: the step would compute nothing from its inputs, and move running statistics towards that.
- * NULL: there is none. */
+ * NULL if there is none. */
 static char *
 find_single_value (OrtrainGraph *graph)
 {
@@ -279,8 +279,7 @@ ortrain_executor_check_trainable (OrtrainMemoryPlan *plan, GError **error)
   return FALSE;
 }
 
-/* For whatever contents have the same outcome; where that cannot be, as a kernel wants to know contents before it runs, for
- * these. */
+/* For all contents with the same outcome; or for these contents only, if a kernel needs to know contents before it runs. */
 OrtrainMemoryPlan *
 ortrain_executor_make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget,
                             gboolean *is_guarded, GError **error)

@@ -282,7 +282,7 @@ make_key (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
   return TRUE;
 }
 
-/* What follows from the contents of the feeds, instead of the contents; empty where that is not known. */
+/* The values that plans need from the contents of the feeds; empty where they are not known. */
 static void
 make_outcome (OrtrainExecutor *self, OrtrainTensorDict *feeds)
 {

@@ -5,8 +5,8 @@
 #include "tensor/ortrain-tensor-dict.h"
 
 /* Feeds in the types that the inputs of a graph have, by one rule wherever a session is fed: floating types as each other,
- * rounded, where no number becomes infinite; integers and truth values as any type that has exactly these numbers. What else
- * is not of the right type is left for the executor to refuse. Returns a new reference: to feeds itself if all types are
+ * rounded, where no number becomes infinite; integers and truth values as any type that has exactly these numbers. The executor
+ * refuses all other types. Returns a new reference: to feeds itself if all types are
  * right, without an allocation. */
 OrtrainTensorDict *ortrain_feeds_convert (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);
 /* Feeds in the memory of the host, where some are on a device. Returns a new reference. */

@@ -25,7 +25,7 @@
  *
  * Bound tensors are not copied. Each output needs memory of its own, apart from other outputs and from weights. It may
  * be that of an input, or overlap it: then the run reads the input as it was, writes the output to memory that the
- * session keeps for it, and copies it when nothing is left to read. So a decoder may write its cache over the one that it
+ * session keeps for it, and copies it after the last read. So a decoder may overwrite the cache that it
  * has read:
  *
  * ```python

@@ -10,18 +10,18 @@
 
 #include <string.h>
 
-/* A plan prepares kernels for shapes in numbers. What a kernel refuses for each of these sizes in place of all symbols, such
- * as a rank or an attribute, it refuses whatever the sizes are. */
+/* A plan prepares kernels for shapes in numbers. A kernel that refuses a node with each of these sizes in place of all symbols
+ * refuses it for any size, because of a rank or an attribute for example. */
 static const gint64 sizes[] = { 2, 8, 32, 224 };
 
 static gboolean
 look_up (const char *symbol, gint64 *value, gpointer user_data)
 {
   *value = *(const gint64 *) user_data;
-  return *symbol != '?'; /* a size that nobody names may be any other one */
+  return *symbol != '?'; /* an unnamed size may be any size */
 }
 
-/* FALSE: not to be told. */
+/* FALSE: the operand is not known well enough. */
 static gboolean
 fill_operand (const OrtrainValue *value, gint64 size, gint64 *dims, OrtrainOperand *operand)
 {
@@ -44,7 +44,7 @@ fill_operand (const OrtrainValue *value, gint64 size, gint64 *dims, OrtrainOpera
   return TRUE;
 }
 
-/* Whether the kernel takes it, or that cannot be told. */
+/* Whether the kernel accepts the node, or that is not known. */
 static gboolean
 is_taken (const OrtrainNode *node, gint64 size, GError **error)
 {

@@ -18,7 +18,7 @@ typedef struct
   guint64 n_compared; /* names with compiled patterns, so far */
 } OrtrainNamePatterns;
 
-/* Refuses an empty pattern, which would fit what has no name. option: the name of the option that has them */
+/* Refuses an empty pattern, which would match nodes and values without a name. option: the name of the option */
 gboolean ortrain_name_patterns_check (const char *const *patterns, const char *option, GError **error);
 /* patterns: NULL at the end, or NULL; they outlive the object. */
 void ortrain_name_patterns_init (OrtrainNamePatterns *self, const char *const *patterns);

@@ -31,11 +31,10 @@ ortrain_name_patterns_check (const char *const *patterns, const char *option, GE
   for (guint i = 0; patterns != NULL && patterns[i] != NULL; i++)
     if (patterns[i][0] == '\0')
       {
-        g_set_error (
-            error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-            "Option '%s': pattern %u is empty; give the name of what it means, a pattern such as 'layer1.*', or "
-            "leave the option out",
-            option, i + 1);
+        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                     "Option '%s': pattern %u is empty; give a name, a pattern such as 'layer1.*', or "
+                     "leave the option out",
+                     option, i + 1);
         return FALSE;
       }
   return TRUE;

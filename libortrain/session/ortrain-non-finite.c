@@ -118,7 +118,7 @@ read_element (OrtrainDType dtype, gconstpointer data, gint64 i)
   return value;
 }
 
-/* All infinities are of the model: a mask that adds -inf, or a row that is never chosen. Updates leave such numbers as they are. */
+/* All infinities are from the model: a mask that adds -inf, or a row that is never chosen. Updates leave such numbers as they are. */
 static gboolean
 is_as_given (const OrtrainStored *stored, gconstpointer address, OrtrainTensor *given)
 {
@@ -133,7 +133,7 @@ is_as_given (const OrtrainStored *stored, gconstpointer address, OrtrainTensor *
   for (gint64 i = 0; i < stored->n_elements; i++)
     {
       const double value = read_element (stored->dtype, data, i);
-      if (!isfinite (value) && value != read_element (file_dtype, contents, i)) /* a NaN is like nothing */
+      if (!isfinite (value) && value != read_element (file_dtype, contents, i)) /* a NaN differs from every number */
         return FALSE;
     }
   return TRUE;

@@ -12,7 +12,7 @@ gboolean ortrain_option_set_checked (GObject *object, GParamSpec *pspec, const G
 /* By nick; the words of a switch stand for the nicks `on` and `off`. FALSE if there is none such. */
 gboolean ortrain_option_enum_from_text (GParamSpec *pspec, const char *text, GValue *value);
 
-/* Sets an error that says what the option is, and that this text, or piece of JSON, is not that. */
+/* Sets an error that names the type of the option, and this text, or piece of JSON, which is not of that type. */
 void ortrain_option_refuse (GParamSpec *pspec, const char *text, GError **error);
 
 typedef struct

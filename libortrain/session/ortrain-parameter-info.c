@@ -141,7 +141,7 @@ ortrain_parameter_info_class_init (OrtrainParameterInfoClass *klass)
   /**
    * OrtrainParameterInfo:certain: (getter get_certain)
    *
-   * Whether the file settles that it is a parameter, or that it is none. Of what it does not settle, the notes of the
+   * Whether the file makes clear if the tensor is a parameter. For the tensors of which it does not, the notes of the
    * report have the options for the other choice. Read-only.
    */
   properties[PROP_CERTAIN] = ortrain_field_at (g_param_spec_boolean ("certain", NULL, NULL, FALSE, flags),
@@ -256,7 +256,7 @@ ortrain_parameter_info_get_trained (OrtrainParameterInfo *self)
  * ortrain_parameter_info_get_certain: (get-property certain)
  * @self: a tensor
  *
- * Gets whether the file settles that it is a parameter, or that it is none.
+ * Gets whether the file makes clear if the tensor is a parameter.
  *
  * Returns: the value
  */

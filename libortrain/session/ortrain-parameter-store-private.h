@@ -67,9 +67,9 @@ typedef struct
   GHashTable *by_state;    /* name of a state in the training graph → where its address stands */
   OrtrainLossScaling scaling;
   const char *loss_scale_name, *good_steps_name, *overflows_name; /* NULL: the loss is not scaled */
-  const char *tolerated_name;                                     /* NULL: without hysteresis */
+  const char *tolerated_name;                                     /* NULL without hysteresis */
   gpointer loss_scale, good_steps, overflows, tolerated;          /* float32, else int64 */
-  const char *loss_weight_name;                                   /* NULL: steps are not weighed */
+  const char *loss_weight_name;                                   /* NULL if steps are not weighted */
   gpointer loss_weight;                                           /* in the type of the loss */
   OrtrainDType loss_dtype;
   double written_weight; /* what it holds */
@@ -90,13 +90,13 @@ gboolean ortrain_parameter_store_take_memory (OrtrainParameterStore *self, GErro
 /* What the next update is run with. */
 gboolean ortrain_parameter_store_write_scalars (OrtrainParameterStore *self, const double *scalars, GError **error);
 
-/* What the next training step counts among those that are accumulated. */
+/* The weight of the next training step among those that are accumulated. */
 gboolean ortrain_parameter_store_write_loss_weight (OrtrainParameterStore *self, double weight, GError **error);
 
 /* Behind a change of parameters that no update made. */
 gboolean ortrain_parameter_store_refresh_copies (OrtrainParameterStore *self, GError **error);
-/* What the loss is multiplied by, how many updates since it has changed, how many were left out so far, and how many of
- * these since it has grown have left it as it is. */
+/* The factor of the loss, the number of updates since it has changed, the number of skipped updates so far, and how many of
+ * these, since it has grown, have not changed it. */
 typedef struct
 {
   float loss_scale;

@@ -214,7 +214,7 @@ ortrain_parameter_ties_apply (OrtrainGraph *graph, OrtrainTrainingOptions *optio
       if (second == NULL || !add_tie (graph, first, second, ties, error))
         return FALSE;
     }
-  /* whoever names what is trained says what is one */
+  /* a user who names the trained tensors decides which are separate */
   return ortrain_training_options_get_trainable (options) != NULL || tie_tables (graph, options, ties, notes, error);
 }
 

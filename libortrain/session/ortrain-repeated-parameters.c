@@ -50,7 +50,7 @@ is_module_again (OrtrainGraph *graph, const char *module, const char *again)
          strspn (again + n + 1, G_CSET_DIGITS) == n_again - n - 1 && !has_parameters (graph, again);
 }
 
-/* Where the file tells modules at all. */
+/* Where the file names modules. */
 static gboolean
 share_module (const OrtrainValue *a, const OrtrainValue *b)
 {

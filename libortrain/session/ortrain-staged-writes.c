@@ -3,7 +3,7 @@
 
 typedef struct
 {
-  OrtrainTensor *tensor; /* in memory that no file is behind */
+  OrtrainTensor *tensor; /* in memory that is not mapped from a file */
   gpointer address;
 } Write;
 

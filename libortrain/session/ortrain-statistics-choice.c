@@ -7,7 +7,7 @@
 #include "ops/ortrain-parameter-roles-private.h"
 #include "session/ortrain-name-patterns-private.h"
 
-/* On layers whose statistics train. */
+/* The mark of layers whose statistics train. */
 #define TRAINS "trains_statistics"
 #define MOST_NAMED 3
 

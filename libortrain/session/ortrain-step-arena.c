@@ -154,7 +154,7 @@ is_in (const OrtrainPlanValue *values, guint32 i, OrtrainRegion region)
 
 /* Allocates each value before the step that computes it, and gives it back after the last step that needs it: their
  * addresses are those that they would get if that happened while the steps run. FALSE also where the arena had to give
- * memory back to the device meanwhile, to stay within its limit: values of earlier steps may have their places there. */
+ * memory back to the device meanwhile, to stay within its limit: values of earlier steps may lie there. */
 static gboolean
 allocate_in_time (OrtrainArena *arena, OrtrainMemoryPlan *plan, OrtrainRegion region, gpointer *places, GError **error)
 {

@@ -5,14 +5,14 @@
 #include "model/ortrain-model.h"
 #include "session/ortrain-training-options.h"
 
-/* Values through which no gradient flows: what options name, and what an exporter says that the program detached. */
+/* Values through which no gradient flows: those that options name, and those that the program detached, as an exporter notes. */
 
-/* Name of a value → its scoped name: of those that a model's file marks as detached. */
+/* The values that a model's file marks as detached: name → scoped name. */
 GHashTable *ortrain_stop_gradient_find_detached (OrtrainModel *model);
-/* Has all that reads such values read them through a node that no gradient passes, until they are removed. names: to
- * which the name of each is appended. Patterns that match nothing are an error. */
+/* Inserts a node that no gradient passes between each such value and its readers, until the nodes are removed. names: the
+ * name of each value is appended. Patterns that match nothing are an error. */
 gboolean ortrain_stop_gradient_insert (OrtrainGraph *graph, const char *const *patterns, GHashTable *detached,
                                        GPtrArray *names, GError **error);
-/* Has losses that were added meanwhile do the same: on an output that is stopped they have no gradient. */
+/* Does the same for losses that were added later: on a stopped output they have no gradient. */
 void ortrain_stop_gradient_extend (OrtrainGraph *graph);
 void ortrain_stop_gradient_remove (OrtrainGraph *graph);

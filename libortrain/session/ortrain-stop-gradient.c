@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* On the nodes that stand between such a value and what reads it. */
+/* An attribute of the nodes between such a value and its readers. */
 #define STOPS "stops_gradient"
 
 /* "%detach : [num_users=1] = call_function[target=torch.ops.aten.detach.default](args = (%linear,), kwargs = {})" */
@@ -40,7 +40,7 @@ ortrain_stop_gradient_find_detached (OrtrainModel *model)
   return detached;
 }
 
-/* By the name of the value, or of the node that computes it, or by the module that this is in. */
+/* Matches the name of the value, the name of the node that computes it, or the module of the node. */
 static gboolean
 fits (OrtrainNamePatterns *patterns, const OrtrainValue *value, gboolean *used)
 {
@@ -83,7 +83,7 @@ check_used (OrtrainGraph *graph, const OrtrainNamePatterns *patterns, const gboo
   return FALSE;
 }
 
-/* All that reads the value of the node, but the node, reads what the node gives. */
+/* All readers of the input of the node, except the node itself, read its output instead. */
 static void
 redirect_uses (OrtrainNode *node)
 {
@@ -98,7 +98,7 @@ redirect_uses (OrtrainNode *node)
     }
 }
 
-/* All that reads the value reads it through a node from now on. */
+/* Inserts a node between the value and all of its readers. */
 static gboolean
 stop (OrtrainGraph *graph, OrtrainValue *value, GError **error)
 {
@@ -131,7 +131,7 @@ ortrain_stop_gradient_insert (OrtrainGraph *graph, const char *const *patterns, 
       for (guint k = 0; k < node->outputs->len; k++)
         {
           OrtrainValue *value = ortrain_node_output (node, k);
-          /* With an output that no node reads, a loss on it would be all that is stopped. */
+          /* For an output that no node reads, only a loss on it would be stopped. */
           if (value == NULL || value->tensor != NULL)
             continue;
           if (value->uses.n == 0)

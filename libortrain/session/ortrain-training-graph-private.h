@@ -41,7 +41,7 @@ typedef struct
   OrtrainLossScaling scaling;
   OrtrainOptimizerDescription optimizer; /* op_type NULL: a user's, which runs outside of the graph */
   gboolean stochastic_rounding;          /* of parameters in bfloat16 */
-  gboolean weighs;                       /* gradients are accumulated, each step times what its loss is the mean of */
+  gboolean weighs;                       /* gradients are accumulated, each step with the weight of its loss */
   gboolean immediate;                    /* in the backward pass, where that can be */
   gboolean undecided;                    /* not yet, but another rule may be used later */
   const char *kept_because;              /* why not, though it was asked for; or NULL */
@@ -64,7 +64,7 @@ typedef struct
   GArray *ties;                  /* of OrtrainTrainingTie */
   GPtrArray *counts;             /* of OrtrainLossCount, one for each loss */
   char *loss;                    /* name of the trained scalar in `training` */
-  char *loss_weight;             /* name of what a step counts there, in the type of the loss; or NULL */
+  char *loss_weight;             /* name of the weight of a step, in the type of the loss; or NULL */
   char *scalars;                 /* names of what an update reads in `training`, or NULL … */
   char *loss_scale;              /* … of what the loss is multiplied by, and of … */
   char *good_steps, *overflows;  /* … what the scaler counts; or NULL */

@@ -297,7 +297,8 @@ widen_gradient (OrtrainGraph *graph, OrtrainValue **gradient, GError **error)
   return TRUE;
 }
 
-/* Gradients that are accumulated over several steps: the loss times what the step counts, whose sum an update divides by. */
+/* For gradients that are accumulated over several steps: the loss times the weight of the step. An update divides by the sum of
+ * the weights. */
 static OrtrainValue *
 weigh_loss (OrtrainTrainingGraph *self, OrtrainValue *loss, GError **error)
 {
@@ -482,7 +483,7 @@ is_tied (const OrtrainTrainingGraph *self, const char *name)
   return FALSE;
 }
 
-/* Stops gradients in the graph, and tells which weights get none by that. */
+/* Stops gradients in the graph, and notes which weights get no gradient because of it. */
 static gboolean
 stop_gradients (OrtrainGraph *base, OrtrainTrainingOptions *options, GHashTable *detached, GStrvBuilder *notes,
                 GError **error)

@@ -92,7 +92,8 @@ ortrain_training_options_set_frozen (OrtrainTrainingOptions *self, const char *c
  * ortrain_training_options_get_trainable_statistics: (get-property trainable-statistics)
  * @self: options
  *
- * Gets of which layers the running statistics train that would stay otherwise, by name or glob pattern; %NULL for none.
+ * Gets the layers whose running statistics are trained although they would be kept otherwise, as names or glob patterns; %NULL
+ * for none.
  *
  * Returns: (transfer none) (nullable) (array zero-terminated=1): the patterns
  */
@@ -110,8 +111,8 @@ ortrain_training_options_get_trainable_statistics (OrtrainTrainingOptions *self)
  * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for
  * none
  *
- * Sets of which layers the running statistics train that would stay otherwise: because all parameters of the layer are
- * frozen, or because [property@TrainingOptions:batch-norm] is %ORTRAIN_BATCH_NORM_MODE_FROZEN.
+ * Sets the layers whose running statistics are trained although they would be kept otherwise: because all parameters of the
+ * layer are frozen, or because [property@TrainingOptions:batch-norm] is %ORTRAIN_BATCH_NORM_MODE_FROZEN.
  *
  * Patterns match the names, the scoped names (`encoder.bn1.running_mean`) or the module (`encoder.bn1`) of the tensors of a
  * layer, or the name of the layer; `*` stands for all of them. A pattern that fits no layer with running statistics is an
@@ -129,7 +130,7 @@ ortrain_training_options_set_trainable_statistics (OrtrainTrainingOptions *self,
  * ortrain_training_options_get_frozen_statistics: (get-property frozen-statistics)
  * @self: options
  *
- * Gets of which layers the running statistics stay, by name or glob pattern; %NULL for none.
+ * Gets the layers whose running statistics are kept, as names or glob patterns; %NULL for none.
  *
  * Returns: (transfer none) (nullable) (array zero-terminated=1): the patterns
  */
@@ -147,8 +148,8 @@ ortrain_training_options_get_frozen_statistics (OrtrainTrainingOptions *self)
  * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for
  * none
  *
- * Sets of which layers the running statistics stay, by patterns as in [method@TrainingOptions.set_trainable_statistics]: these
- * layers normalize by the statistics as stored, whether or not their parameters are trained.
+ * Sets the layers whose running statistics are kept, by patterns as in [method@TrainingOptions.set_trainable_statistics]: these
+ * layers normalize by the stored statistics, whether or not their parameters are trained.
  */
 void
 ortrain_training_options_set_frozen_statistics (OrtrainTrainingOptions *self, const char *const *patterns)
@@ -162,7 +163,7 @@ ortrain_training_options_set_frozen_statistics (OrtrainTrainingOptions *self, co
  * ortrain_training_options_get_stop_gradient: (get-property stop-gradient)
  * @self: options
  *
- * Gets through which values no gradient flows, by name or glob pattern; %NULL for none.
+ * Gets the values through which no gradient flows, as names or glob patterns; %NULL for none.
  *
  * Returns: (transfer none) (nullable) (array zero-terminated=1): the patterns
  */
@@ -180,14 +181,14 @@ ortrain_training_options_get_stop_gradient (OrtrainTrainingOptions *self)
  * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for
  * none
  *
- * Sets through which values no gradient flows, as PyTorch's `detach ()` and `no_grad ()` have it, which a file mostly does
- * not show: all that reads such a value takes it for a constant in the backward pass. Outputs are as before, in training
- * and in the exported file.
+ * Sets the values through which no gradient flows. All nodes that read such a value treat it as a constant in the backward
+ * pass, as after PyTorch's `detach ()` and in `no_grad ()`, of which a file usually has no trace. Outputs do not change, in
+ * training and in the exported file.
  *
  * Patterns match the name of a value (`linear_1`, `/encoder/Relu_output_0`), of the node that computes it, or the path of the
- * module that this is in (`encoder.layer.0`), which then stops after each of its values. Parameters that get no gradient by that are not
- * trained, as [method@TrainingSession.get_notes] says. What PyTorch's newer exporter (dynamo) marks as detached is stopped
- * without a pattern. A pattern that fits no value that the model computes and reads is an error when a session is created.
+ * module of that node (`encoder.layer.0`), which stops the gradient at each value of the module. Parameters that get no
+ * gradient because of it are not trained; [method@TrainingSession.get_notes] names them. Values that PyTorch's newer exporter
+ * (dynamo) marks as detached are stopped without a pattern. An empty pattern is an error. A pattern that fits no value that the model computes and reads is an error when a session is created.
  */
 void
 ortrain_training_options_set_stop_gradient (OrtrainTrainingOptions *self, const char *const *patterns)

@@ -152,9 +152,9 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:batch-norm: (getter get_batch_norm) (setter set_batch_norm)
    *
-   * Whether batch normalisation trains with the statistics of the batch, which move the stored ones, or with the stored
-   * ones. With the former, a layer whose parameters are all frozen, or, if it has none, before which nothing is trained,
-   * still keeps its statistics: it is computed as in evaluation, and exported as it was. [method@TrainingOptions.set_trainable_statistics]
+   * Whether batch normalization trains with the statistics of the batch, which update the stored ones, or with the stored
+   * ones. In the first case, a layer whose parameters are all frozen still keeps its statistics, and so does a layer without
+   * parameters if nothing before it is trained: it is computed as in evaluation, and exported unchanged. [method@TrainingOptions.set_trainable_statistics]
    * and [method@TrainingOptions.set_frozen_statistics] choose layers by name. Default: %ORTRAIN_BATCH_NORM_MODE_TRAIN.
    */
   properties[PROP_BATCH_NORM] = ortrain_field_enum ("batch-norm", G_STRUCT_OFFSET (OrtrainTrainingOptions, batch_norm),
@@ -424,7 +424,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:trainable-statistics: (getter get_trainable_statistics) (setter set_trainable_statistics)
    *
-   * Of which layers the running statistics train that would stay otherwise, by name or glob pattern, see
+   * The layers whose running statistics are trained although they would be kept otherwise, as names or glob patterns, see
    * [method@TrainingOptions.set_trainable_statistics]. Default: %NULL.
    */
   properties[PROP_TRAINABLE_STATISTICS] =
@@ -434,7 +434,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:frozen-statistics: (getter get_frozen_statistics) (setter set_frozen_statistics)
    *
-   * Of which layers the running statistics stay, by name or glob pattern; it overrules
+   * The layers whose running statistics are kept, as names or glob patterns; it overrules
    * [property@TrainingOptions:trainable-statistics]. Default: %NULL.
    */
   properties[PROP_FROZEN_STATISTICS] =
@@ -444,7 +444,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:stop-gradient: (getter get_stop_gradient) (setter set_stop_gradient)
    *
-   * Values through which no gradient flows, by name or glob pattern, see [method@TrainingOptions.set_stop_gradient].
+   * The values through which no gradient flows, as names or glob patterns, see [method@TrainingOptions.set_stop_gradient].
    * Default: %NULL.
    */
   properties[PROP_STOP_GRADIENT] = g_param_spec_boxed (

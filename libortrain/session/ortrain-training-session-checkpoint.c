@@ -360,7 +360,7 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
       g_autofree char *section = state_section (self, k);
       loaded = load_section (checkpoint, section, store->parameters, store->n_parameters, (gint) k, error);
     }
-  /* operators read the copies: they follow what was loaded, be it a part */
+  /* operators read the copies: these are updated from the loaded part, even after an error */
   if (!ortrain_parameter_store_refresh_copies (store, loaded ? error : NULL) || !loaded)
     {
       if (before != NULL)

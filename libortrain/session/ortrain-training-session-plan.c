@@ -45,8 +45,8 @@ find_batch_symbol (OrtrainGraph *graph, OrtrainDim *batch)
   return most > 0;
 }
 
-/* A feed for another batch. What decides no shape has none of its contents; what does has as many rows as are needed,
- * its own over and over. */
+/* A feed for another batch size. An input that decides no shape has no contents; one that does repeats its rows until there
+ * are enough. */
 static OrtrainTensor *
 make_feed (OrtrainTrainingSession *self, OrtrainTensor *like, const OrtrainValue *input, OrtrainDim batch, gint64 size,
            GError **error)
@@ -120,7 +120,7 @@ ortrain_training_session_find_batch (OrtrainTrainingSession *self, OrtrainTensor
   return 0;
 }
 
-/* What may be the reason why there is no plan for another batch: contents that are those of the batch that was fed. */
+/* A possible reason why there is no plan for another batch size: the contents are those of the fed batch. */
 static void
 blame_shape_inputs (OrtrainExecutor *executor, OrtrainTensorDict *feeds, gint64 batch, GError **error)
 {
@@ -136,8 +136,8 @@ blame_shape_inputs (OrtrainExecutor *executor, OrtrainTensorDict *feeds, gint64 
   if (names->len == 0)
     return;
   g_autofree char *message = (*error)->message;
-  (*error)->message = g_strdup_printf ("%s. Contents of inputs that decide shapes were taken, or repeated, from what "
-                                       "was fed (%s): feed those of a batch "
+  (*error)->message = g_strdup_printf ("%s. Contents of inputs that decide shapes were taken, or repeated, from the "
+                                       "feeds (%s): feed those of a batch "
                                        "of %" G_GINT64_FORMAT,
                                        message, ortrain_text_show_list (names->str), batch);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* How much steps count beside each other: by the labels, or whatever else, that their losses are means of. */
+/* The weights of steps: the numbers of labels, or of other elements, that their losses are means of. */
 #include "session/ortrain-training-session-private.h"
 
 /* Of the batch; where all inputs have fixed sizes, a target or the first one has them. */
@@ -16,7 +16,7 @@ count_items (OrtrainTrainingSession *self, OrtrainTensorDict *feeds)
   return first != NULL && ortrain_tensor_get_rank (first) > 0 ? ortrain_tensor_get_dim (first, 0) : 1;
 }
 
-/* The loss that a training step counts by: the first one with labels, or the first one. */
+/* The loss that decides the weight of a training step: the first one with labels, or the first one. */
 static guint
 find_main (const GPtrArray *counts)
 {
@@ -57,8 +57,8 @@ weighs_steps (OrtrainTrainingSession *self)
   return self->graph->loss_weight != NULL && ortrain_training_options_get_accumulation_steps (self->options) > 1;
 }
 
-/* The gradients of the steps of an update are summed up in the unit of the first one that counts: where all count alike,
- * which is nearly always, each is multiplied by 1. */
+/* The gradients of the steps of an update are summed up in the unit of the first one that counts: where all have the same
+ * weight, as nearly always, each is multiplied by 1. */
 gboolean
 ortrain_training_session_write_weight (OrtrainTrainingSession *self, GError **error)
 {
@@ -89,14 +89,14 @@ ortrain_training_session_get_mean_factor (OrtrainTrainingSession *self)
  * ortrain_training_session_get_step_weight:
  * @self: a session
  *
- * Gets how much the last training step or evaluation counts beside others: what its loss is the mean of. For
+ * Gets the weight of the last training step or evaluation: the number of elements that its loss is the mean of. For
  * [class@CrossEntropyLoss] and [class@NllLoss], and losses of that kind that the model itself computes, it is the sum of
  * the class weights of all labels that are not ignored; for [class@MseLoss], [class@L1Loss], [class@HuberLoss] and
  * [class@BceWithLogitsLoss] the number of elements of the target; for others the number of items. Of several losses, the
- * first one with labels says it, or the first one.
+ * first one with labels decides, or else the first one.
  *
- * The mean of a loss over several batches, each times this, does not depend on how items are put into batches. It is 0
- * where all labels are ignored: the loss of such a step is 0, and its gradients are.
+ * With these weights, the mean of a loss over several batches does not depend on the sizes of the batches. The weight is 0
+ * where all labels are ignored: the loss of such a step and its gradients are 0.
  *
  * Returns: the weight; 0 before the first step
  */

@@ -437,7 +437,7 @@ ortrain_training_session_get_notes (OrtrainTrainingSession *self)
   if (dropped != NULL)
     {
       g_autofree char *note = g_strconcat (
-          "memory-opt-config: what computing these again needs is more than it saves, so that they are kept: ", dropped,
+          "memory-opt-config: computing these again takes more memory than it saves, so that they are kept: ", dropped,
           NULL);
       g_strv_builder_add (notes, note);
     }

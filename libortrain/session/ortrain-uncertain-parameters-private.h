@@ -3,8 +3,8 @@
 
 #include "ops/ortrain-parameter-roles-private.h"
 
-/* What people are told of tensors of which the file does not settle whether they are parameters: how they were taken, and
- * the options for the other choice. */
+/* Notes about tensors of which the file does not make clear whether they are parameters: the decision, and the options for the
+ * other choice. */
 
 typedef struct
 {

@@ -198,7 +198,7 @@ fail (GError **error, const char *what)
   return NULL;
 }
 
-/* What to do about elements that are no numbers. descr: "|O", "<U5" */
+/* A hint about elements that are not numbers. descr: "|O", "<U5" */
 static const char *
 explain_type (const char *descr)
 {

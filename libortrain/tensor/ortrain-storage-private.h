@@ -22,7 +22,7 @@ struct _OrtrainStorage
   GBytes *source; /* where the contents are copied from when they are needed; see below */
   gint pending;   /* whether that is still to be done */
   gboolean writable;
-  OrtrainMappedFile *file;     /* that the contents are mapped from, which the memory keeps; or NULL */
+  OrtrainMappedFile *file;     /* that the contents are mapped from, and that the storage keeps open; or NULL */
   OrtrainTensorDevice *device; /* that the memory belongs to; NULL: the host, or released */
 };
 

@@ -465,7 +465,7 @@ ortrain_tensor_snapshot (OrtrainTensor *self)
   OrtrainTensor *snapshot = ortrain_tensor_new_for_bytes (self->dtype, self->dims, self->rank, bytes, NULL);
   if (snapshot != NULL && self->storage->source != NULL)
     {
-      /* an aligned copy, which is as good as the file was when it was taken */
+      /* an aligned copy of the file as it was then */
       snapshot->storage->source = g_bytes_ref (self->storage->source);
       snapshot->storage->file = self->storage->file;
     }
@@ -557,7 +557,7 @@ ortrain_tensor_set_bytes (OrtrainTensor *self, GBytes *bytes, GError **error)
                    "The tensor is read-only; write to a copy");
       return FALSE;
     }
-  /* what may be zeros instead is looked at before it replaces anything */
+  /* contents that may have become zeros are checked before they replace anything */
   OrtrainMappedFile *file = ortrain_mapped_file_find (data);
   g_autoptr (OrtrainTensor) read = NULL;
   if (file != NULL)

@@ -139,7 +139,7 @@ look_at (const double *scores, gint64 n, gint64 stride, gint64 wanted, guint k, 
   return !isnan (own) && n_better < k;
 }
 
-/* Where scores have their classes; -1 if nowhere that fits the targets. */
+/* The axis of the classes in the scores; -1 if none fits the targets. */
 static gssize
 find_axis (const OrtrainClassificationMetric *self, OrtrainTensor *scores, OrtrainTensor *wanted)
 {

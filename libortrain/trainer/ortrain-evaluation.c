@@ -73,7 +73,7 @@ update_metrics (GListModel *metrics, OrtrainTensorDict *outputs, OrtrainTensorDi
   return TRUE;
 }
 
-/* What the losses of batches come to, each by itself. */
+/* The mean of each loss over the batches. */
 typedef struct
 {
   double sum, weight;

@@ -176,7 +176,7 @@ ortrain_fit_restore_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
          ortrain_parameter_store_set (self->session->store, fit->best_state, error);
 }
 
-/* What will be given to the session at the end fits it. */
+/* Whether the tensors that the session gets at the end fit it. */
 static gboolean
 check_best (OrtrainTrainer *self, OrtrainTensorDict *state, GError **error)
 {
@@ -196,7 +196,7 @@ check_best (OrtrainTrainer *self, OrtrainTensorDict *state, GError **error)
   return TRUE;
 }
 
-/* Reads the best state, if there is one that the last checkpoint speaks of. */
+/* Reads the best state, if the last checkpoint refers to one. */
 static gboolean
 load_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
 {

@@ -13,7 +13,7 @@ get_step (OrtrainFit *fit)
   return fit->epoch * ortrain_data_loader_get_n_batches (fit->loader) + fit->step;
 }
 
-/* Of metrics: owned by them, NULL at the end. */
+/* The names of metrics: owned by them, NULL at the end. */
 static GPtrArray *
 list_columns (OrtrainTrainer *self)
 {

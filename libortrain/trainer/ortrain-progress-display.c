@@ -238,7 +238,7 @@ ortrain_progress_display_update (OrtrainProgressDisplay *self, const OrtrainProg
   self->open = TRUE;
 }
 
-/* ", 3 updates skipped"; nothing where there are none */
+/* ", 3 updates skipped"; nothing for 0 */
 static void
 append_count (GString *line, guint64 n, const char *what, const char *how)
 {

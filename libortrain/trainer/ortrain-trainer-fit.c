@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* Of the steps of the epoch so far, by what counts in them. */
+/* The mean over the steps of the epoch so far, with their weights. */
 static double
 get_mean_loss (const OrtrainFit *fit)
 {
@@ -57,7 +57,7 @@ count_skipped (OrtrainTrainer *self, OrtrainFit *fit)
   fit->n_skipped_by_then = self->session->n_skipped;
 }
 
-/* A loss of the epoch; weight: what it is the mean of. */
+/* Adds a loss to those of the epoch. weight: the number of elements that it is the mean of */
 static void
 count_loss (OrtrainTrainer *self, OrtrainFit *fit, double loss, double weight)
 {
@@ -482,7 +482,7 @@ begin_epochs (OrtrainTrainer *self, OrtrainFit *fit)
     ortrain_lr_schedule_begin_epochs (schedule, (n_batches + n_together - 1) / n_together, self->session->n_updates);
 }
 
-/* Parameters that are as they were are no result of a training. */
+/* A training that has not changed the parameters has no result. */
 static gboolean
 check_updates (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
 {

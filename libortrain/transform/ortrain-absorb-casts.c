@@ -159,8 +159,8 @@ ortrain_absorb_casts (OrtrainGraph *graph, const OrtrainProvider *provider, GErr
   for (guint t = 0; t < nodes->len; t++)
     {
       OrtrainNode *node = nodes->pdata[t];
-      /* element-wise operators take casts into their chains; views and casts have no kernel to look for; what reads bits
-       * reads those of the type that the cast makes */
+      /* element-wise operators take casts into their chains; views and casts need no kernel; an operator that reads bits
+       * needs the bits of the type that the cast makes */
       if (node->graph != NULL && node->op != NULL && !(node->op->flags & ORTRAIN_OP_POINTWISE) &&
           node->op->mixed != ORTRAIN_MIXED_KEPT && !ortrain_node_is_view (node))
         absorb (graph, node, provider);
@@ -207,8 +207,8 @@ ortrain_sum_gradients_wide (OrtrainGraph *graph, GError **error)
 
 /* ---- Forward results ---- */
 
-/* Whether the backward pass compares its elements with something: what was chosen from it is found again by its value, which
- * is not that of what is rounded. */
+/* Whether the backward pass compares its elements with something: a chosen element is found again by its value, which
+ * differs from the rounded value. */
 static gboolean
 is_compared (const OrtrainValue *value)
 {

@@ -8,11 +8,11 @@
 #include <string.h>
 #include <time.h>
 
-#define MAX_MICROSECONDS 300000 /* of a large graph, the message is what it would be without */
-#define MAX_NODES 48            /* that are looked at behind an input, the nearest first */
+#define MAX_MICROSECONDS 300000 /* after which the message is left as it is, for large graphs */
+#define MAX_NODES 48            /* that are looked at after an input, the nearest first */
 #define MAX_SIZES 12            /* that are tried for a dimension */
 #define MAX_TRIES 96            /* each of which infers the whole graph */
-#define MAX_GRAPH 20000         /* nodes of a graph for which that takes no time that anybody notices */
+#define MAX_GRAPH 20000         /* nodes of a graph that is small enough to be inferred many times */
 #define MAX_GRAPH_OF_NUMBERS 2000
 #define MAX_NUMBER 512 /* sizes up to here are tried one by one */
 #define MAX_ELEMENTS 8 /* of constants such as the shape of a Reshape */
@@ -27,7 +27,7 @@ add_size (GArray *sizes, gint64 size)
     g_array_append_val (sizes, size);
 }
 
-/* Those of a weight, and the elements of a small constant of integers. */
+/* The sizes of a weight, and the elements of a small constant of integers. */
 static void
 add_sizes_of (GArray *sizes, const OrtrainValue *operand)
 {
@@ -42,7 +42,7 @@ add_sizes_of (GArray *sizes, const OrtrainValue *operand)
     add_size (sizes, ortrain_tensor_peek_int (operand->tensor, i));
 }
 
-/* Sizes that the nodes behind an input may want. */
+/* Sizes that the nodes after an input may need. */
 static GArray *
 find_sizes (const OrtrainValue *input)
 {
@@ -71,7 +71,8 @@ typedef struct
   const OrtrainSpecializeInput *input;
   guint axis;
   gint64 size;
-  gboolean with_equal; /* those of the input's other dimensions, too, that are open and as large: pictures are square */
+  gboolean
+      with_equal; /* also changes the other open dimensions of the input of the same size, since pictures are often square */
 } Change;
 
 static gboolean
@@ -80,7 +81,7 @@ is_open (const OrtrainValue *value, guint axis)
   return (gint) axis >= value->rank || !ortrain_dim_is_int (value->dims[axis]);
 }
 
-/* The dimensions of the input that the change is of. */
+/* The dimensions of the input that the change applies to. */
 static void
 apply_change (const Change *change, const OrtrainValue *value, gint64 *dims)
 {
@@ -142,7 +143,7 @@ typedef struct
   Change found; /* the last one that is right */
 } Search;
 
-/* In microseconds that it was computing: the same on a machine that has other things to do. */
+/* In microseconds of processor time, so that other programs on the machine do not matter. */
 static gint64
 get_thread_time (void)
 {
@@ -163,7 +164,7 @@ try_change (Search *self, const OrtrainValue *value, const Change *change)
   self->n_right++;
 }
 
-/* Sizes that stand in the model. */
+/* Tries sizes that stand in the model. */
 static void
 try_weights (Search *self, const OrtrainSpecializeInput *input, const OrtrainValue *value)
 {
@@ -174,7 +175,7 @@ try_weights (Search *self, const OrtrainSpecializeInput *input, const OrtrainVal
         try_change (self, value, &(Change){ input, d, g_array_index (sizes, gint64, k), FALSE });
 }
 
-/* Sizes that do not: what a layer behind others wants follows from that of the input. The batch is none of them. */
+/* Tries other sizes: the size that a later layer needs may follow from that of the input by a formula. The batch is not tried. */
 static void
 try_numbers (Search *self, const OrtrainSpecializeInput *input, const OrtrainValue *value)
 {
@@ -211,7 +212,7 @@ ortrain_explain_shapes (OrtrainGraph *graph, const OrtrainSpecializeInput *input
   guint n_right = find_change (&search, try_weights);
   if (n_right == 0 && graph->nodes->len <= MAX_GRAPH_OF_NUMBERS)
     n_right = find_change (&search, try_numbers);
-  if (n_right != 1) /* several sizes are right: there is no telling which one is meant */
+  if (n_right != 1) /* with several right sizes it is unknown which one is meant */
     return;
   gint64 dims[ORTRAIN_MAX_RANK];
   const OrtrainSpecializeInput *input = search.found.input;

@@ -120,8 +120,8 @@ get_greatest (OrtrainDType dtype)
   return dtype == ORTRAIN_DTYPE_FLOAT16 ? 65504.0 : 3.38953138925153547590470800371487866880e38;
 }
 
-/* Masks hold the least number of float32, which would become infinite, and a row of nothing else not a number. What is
- * infinite in float32 stays so: a model looks for rows of infinities that it has written itself. */
+/* Masks hold the least number of float32, which would become infinite, and a row of nothing else not a number. Numbers that are
+ * infinite in float32 stay infinite: a model looks for rows of infinities that it has written itself. */
 static OrtrainValue *
 insert_limit (Rewrite *self, OrtrainNode *before, OrtrainValue *value, OrtrainDType dtype, GError **error)
 {
@@ -138,7 +138,7 @@ insert_limit (Rewrite *self, OrtrainNode *before, OrtrainValue *value, OrtrainDT
              : NULL;
 }
 
-/* What nothing changes is converted here, once; a finite constant of a formula is limited to the range of the type. */
+/* A constant is converted here, once; a finite constant of a formula is limited to the range of the type. */
 static OrtrainValue *
 convert_constant (Rewrite *self, OrtrainValue *value, OrtrainDType dtype, GError **error)
 {

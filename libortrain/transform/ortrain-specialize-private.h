@@ -19,8 +19,8 @@ typedef struct
   OrtrainTensor *contents; /* of a shape input; else NULL */
 } OrtrainSpecializeInput;
 
-/* A graph of all that shapes follow from, and what else a plan takes from contents: its outputs, known once it is specialized for
- * the feeds, are all that ortrain_specialize () takes from the contents of shape inputs. NULL: there are none. */
+/* A graph that computes the shapes, and all other values that a plan needs from contents. Its outputs, known once it is
+ * specialized for the feeds, are all that ortrain_specialize () needs from the contents of shape inputs. NULL without any. */
 OrtrainGraph *ortrain_specialize_find_deciding (OrtrainGraph *graph);
 
 /* The graph with numbers for shapes, in a clone: everything that depends only on shapes, constants and shape inputs
@@ -29,7 +29,7 @@ OrtrainGraph *ortrain_specialize_find_deciding (OrtrainGraph *graph);
  * shape depends on computed data. */
 OrtrainGraph *ortrain_specialize (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs,
                                   GError **error);
-/* The same, where contents decide and nothing else: nodes that read a shape input as data read what is fed. */
+/* The same, with contents for the shapes only: nodes that read a shape input as data read the feed. */
 OrtrainGraph *ortrain_specialize_deciding (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs,
                                            GError **error);
 

@@ -113,7 +113,7 @@ ortrain_specialize_find_deciding (OrtrainGraph *source)
       for (guint u = 0; is_known && u < value->uses.n && !decides[v]; u++)
         {
           const OrtrainUse *use = &value->uses.items[u];
-          /* what is computed on the host is a constant to all that read it; of a feed only what decides */
+          /* a value computed on the host is a constant for all its readers; a feed, only for those that decide shapes */
           decides[v] = ortrain_node_has_flag (use->node, ORTRAIN_OP_CONTROL) ||
                        (!nodes[use->node->mark] && (!is_fed || takes_contents (use, FALSE)));
         }
@@ -121,7 +121,7 @@ ortrain_specialize_find_deciding (OrtrainGraph *source)
     }
   if (!any)
     return NULL;
-  for (guint k = graph->outputs->len; k-- > 0;) /* the last one first: none is moved */
+  for (guint k = graph->outputs->len; k-- > 0;) /* from the last one on, so that no index changes */
     ortrain_graph_mark_output (graph, graph->outputs->pdata[k], FALSE);
   for (guint v = 0; v < graph->values->len; v++)
     {
@@ -133,7 +133,7 @@ ortrain_specialize_find_deciding (OrtrainGraph *source)
   return g_steal_pointer (&graph);
 }
 
-/* Nodes that take the contents when a plan is made read them as a constant, all others what is fed. */
+/* Nodes that take the contents when a plan is made read them as a constant, all others read the feed. */
 static void
 part_contents (OrtrainGraph *graph, OrtrainValue *value, OrtrainTensor *contents, const gboolean *host)
 {
@@ -296,7 +296,7 @@ fold (OrtrainGraph *graph, const Pending *next, OrtrainFoldBudget *budget, Ortra
   return TRUE;
 }
 
-/* parts: shape inputs that are read as data, too, stay what is fed there */
+/* parts: shape inputs that are also read as data stay feeds there */
 static OrtrainGraph *
 specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, guint n_inputs, gboolean parts, GError **error)
 {

@@ -214,7 +214,7 @@ test_empty (void)
   put (folder, "empty/notes.txt", make_text ("nothing"));
   assert_not_opened (folder, NULL, ORTRAIN_DATA_ERROR_EMPTY,
                      "%s/empty: The folder of this class has no pictures (.png, .jpg, .jpeg, .gif, .bmp, .tiff, .webp, "
-                     ".ppm and what else GdkPixbuf has loaders for); remove it, or put some there");
+                     ".ppm and other formats that GdkPixbuf has loaders for); remove it, or put some there");
   g_autoptr (GError) error = NULL;
   g_autofree char *nowhere = g_build_filename (folder, "nowhere", NULL);
   g_assert_null (ortrain_image_folder_new (nowhere, "image", "labels", NULL, &error));

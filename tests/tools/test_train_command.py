@@ -261,7 +261,7 @@ class Train(Failures):
                 (1, ["colors", "--std", "0"], "the standard deviation 0"),
                 (2, ["colors", "--crop", "-2"], "--crop is at least 0"), (2, ["colors", "--image-size", "8"], "--image-size is WIDTHxHEIGHT"),
                 (1, ["colors", "--image-size", "9x8"], "--image-size is 9x8, but input 'image' is "),
-                (1, ["colors", "--mean", "1,2", "--std", "1"], "There are 2 means and 1 standard deviations")):
+                (1, ["colors", "--mean", "1,2", "--std", "1"], "The numbers of means (2) and of standard deviations (1) must be equal")):
             self.assertIn(said, self.fails(status, *quiet, *words))
         ortrain("new", "mlp", "flat.onnx", "--classes", "3", "--size", "8")
         self.assertIn("pictures are [batch, 1 or 3 channels, height, width]", self.fails(1, "train", "flat.onnx", "--data", "colors"))
@@ -310,7 +310,7 @@ class Train(Failures):
         more = [*train, "--epochs", "2", "--resume"]
         for schedule in ("linear", "cosine", "one-cycle"):
             text = self.fails(2, *more, "--schedule", schedule, "--batch-size", "16")
-            self.assertIn("other-batches were of 32 items, not 16", text)
+            self.assertIn("an update of other-batches had 32 items, not 16", text)
         self.assertIn("not 64", self.fails(2, *more, "--schedule", "cosine", "--accumulation-steps", "2"))
         ortrain(*more, "--schedule", "cosine", "--batch-size", "16", "--accumulation-steps", "2")     # as many items
         ortrain(*train, "--epochs", "3", "--resume", "--batch-size", "16")                        # its schedule does not fall

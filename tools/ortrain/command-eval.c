@@ -6,7 +6,7 @@
 #include "image-data.h"
 #include "train-metrics.h"
 
-/* What eval is told about its data. */
+/* The options of eval about its data. */
 typedef struct
 {
   const char *path, *model; /* files */
@@ -17,7 +17,7 @@ typedef struct
   OrtrainTensorDict *shared;
 } EvalData;
 
-/* The file of classes that was given, or the one beside the model; NULL: there is none. free_path: to free it */
+/* The file of classes that was given, or the one beside the model; NULL without any. free_path: to free it */
 static const char *
 find_classes (const EvalData *data, char **free_path)
 {
@@ -86,7 +86,7 @@ open_data (const EvalData *data, OrtrainGraph *graph, OrtrainModel *model, const
   return data_open (data->path, ortrain_model_get_file_graph (model), data->target, data->shared, error);
 }
 
-/* What of a batch the model has an input for, and what all items share. */
+/* The tensors of a batch that the model has an input for, and those that all items share. */
 static OrtrainTensorDict *
 make_feeds (OrtrainGraph *graph, OrtrainTensorDict *batch, OrtrainTensorDict *shared)
 {
@@ -105,7 +105,7 @@ make_feeds (OrtrainGraph *graph, OrtrainTensorDict *batch, OrtrainTensorDict *sh
   return feeds;
 }
 
-/* Of --metric. */
+/* The metrics of --metric. */
 static GPtrArray *
 make_metrics (char **names, const char *output, const char *target, GError **error)
 {

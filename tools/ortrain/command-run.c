@@ -153,7 +153,7 @@ run (int argc, char *argv[])
   if (model == NULL)
     return command_fail (error);
   if (data != NULL && gives_all_inputs (model, inputs))
-    return command_usage (&command_run, "--data FILE.csv has nothing to give: --input has all inputs");
+    return command_usage (&command_run, "--data FILE.csv is not needed: --input has all inputs");
   g_autoptr (OrtrainSessionOptions) options = ortrain_session_options_new ();
   if (threads > 0) /* else the environment's, or all cores */
     ortrain_session_options_set_threads (options, (guint) threads);

@@ -124,7 +124,7 @@ print_classes (OrtrainCsvFormat *format)
   g_print (n > most ? ", …\n" : "\n");
 }
 
-/* What came of training that ended badly. checkpoint: the folder that is saved to after each epoch, or NULL. */
+/* Reports a training that ended with an error. checkpoint: the folder that is saved to after each epoch, or NULL. */
 static ExitStatus
 fail_training (GError *error, const char *export, const char *checkpoint)
 {
@@ -147,7 +147,7 @@ print_error (const char *text)
   g_printerr ("%s", text);
 }
 
-/* Of the model as it is now, on the data to measure on. */
+/* The confusion matrix of the present model on the held-out data. */
 static OrtrainTensor *
 make_confusion_matrix (OrtrainTrainer *trainer, OrtrainDataset *held_out, OrtrainLoss *loss, GError **error)
 {
@@ -535,7 +535,7 @@ run (int argc, char *argv[])
       (held_out != NULL && !transform_images (&held_out, model, &images, FALSE, options, &error)))
     return command_fail (error);
   print_classes (format);
-  /* what would fail after hours of training fails now */
+  /* errors that would end hours of training are found now */
   if (export != NULL && !check_writable (export, &error))
     return command_fail (error);
   if (asked && g_mkdir_with_parents (checkpoint, 0777) != 0)

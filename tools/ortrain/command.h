@@ -85,11 +85,11 @@ char *command_make_recompute_report (OrtrainTrainingSession *session, OrtrainTen
   }
 gboolean command_set_axis (OrtrainLoss *loss, gint axis, GError **error);
 OrtrainLoss *command_make_loss (const char *kind, const char *output, const char *target, GError **error);
-/* For the error of a session whose loss nobody has chosen: adds the options that choose another one. */
+/* Adds to the error of a session with a default loss the options that choose another one. */
 void command_explain_loss (GError *error);
 /* The names of the dimensions of a value, as `info` prints them: "3", "batch", "?1". NULL where the rank is not known. */
 char **command_split_shape (OrtrainValue *value);
-/* name → whether the size is that of the batch: the dimension stands first in an input, and never behind another one */
+/* name → whether the size is that of the batch: the dimension stands first in an input, and never after another one */
 GHashTable *command_find_open_dims (GListModel *inputs);
 /* Sizes for what the shapes of a model's inputs leave open. */
 typedef struct

@@ -177,7 +177,7 @@ begins_with_number (OrtrainValue *value)
   return ortrain_value_get_rank (value) > 0 && ortrain_value_get_dim (value, 0) >= 0;
 }
 
-/* Whether all of the inputs begin with numbers. */
+/* Whether all inputs have a number as their first dimension. */
 static gboolean
 all_begin_with_numbers (GListModel *inputs)
 {
@@ -277,7 +277,7 @@ share (OrtrainTensorDict *shared, const char *name, OrtrainTensor *array, const 
   return FALSE;
 }
 
-/* Of the target, or of the first input that has one for each item; -1: not known. */
+/* The number of items: of the target, or of the first input with an array for each item; -1 if not known. */
 static gint64
 count_items (OrtrainTensorDict *arrays, GListModel *inputs, OrtrainTensor *target)
 {

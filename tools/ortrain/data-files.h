@@ -5,7 +5,7 @@
 
 /* The files that --data and --input name: archives of arrays, tables, pairs of IDX files. */
 
-/* What train, eval and run are told about tables. */
+/* The options of train, eval and run about tables. */
 typedef struct
 {
   char *header, *classes, *separator, *comment; /* as typed, or NULL */
@@ -24,7 +24,7 @@ typedef struct
         "CHAR" },                                                                                                        \
   {                                                                                                                      \
     "comment", 0, 0, G_OPTION_ARG_STRING, &(settings).comment,                                                           \
-        "Pass over lines of a table that begin with this, such as # (none but before the first row)", "TEXT"             \
+        "Skip lines of a table that begin with this, such as # (only such lines before the first row)", "TEXT"           \
   }
 
 void table_settings_clear (TableSettings *self);
@@ -43,15 +43,15 @@ gboolean data_read_inputs (OrtrainTensorDict *tensors, char **inputs, GError **e
 /* The same for a graph that has all of these inputs: those that all items share. */
 OrtrainTensorDict *data_read_shared (OrtrainGraph *graph, char **inputs, GError **error);
 /* FILE.npz, or IMAGES.idx[.gz],LABELS.idx[.gz]: the images get the name of the graph's first input. An archive may have
- * more than the inputs and the target (NULL: none), but no less than those that are not shared. Arrays of inputs without a
+ * other arrays beside the inputs and the target (NULL: none), but must have those that are not shared. Arrays of inputs without a
  * dimension for the batch are added to the shared ones. */
 OrtrainDataset *data_open (const char *path, OrtrainGraph *graph, const char *target, OrtrainTensorDict *shared,
                            GError **error);
-/* Leaves out what a table need not have. FALSE with an error: an input that all items share is not given; no column can be. */
+/* Removes the inputs that a table need not have. FALSE with an error if an input that all items share is not given. */
 gboolean data_leave_out_shared (OrtrainCsvFormat *format, OrtrainGraph *graph, OrtrainTensorDict *shared,
                                 GError **error);
 
-/* The size of the batches that a model takes, if that is one only; 0: any. graph: of the model, with the shapes of its
+/* The size of the batches that a model takes, if it takes only one size; 0: any. graph: of the model, with the shapes of its
  * outputs; output: that the loss is on */
 gint64 data_find_fixed_batch (OrtrainGraph *graph, const char *output);
 /* Whether there are items for a batch of this size; what: of the data, for the error. */

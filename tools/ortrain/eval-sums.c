@@ -54,7 +54,7 @@ describe (OrtrainTensor *tensor)
   return g_strdup_printf ("%s%s", text->str, ortrain_tensor_get_rank (tensor) > 0 ? "]" : "[]");
 }
 
-/* Where the classes are, if the target has all other axes of the output; -1: nowhere. */
+/* The axis of the classes, if the target has all other axes of the output; else -1. */
 static gint
 find_axis (OrtrainTensor *output, OrtrainTensor *target)
 {
@@ -137,7 +137,7 @@ add_classes (EvalSums *self, OrtrainTensor *logits, OrtrainTensor *target, GErro
   return TRUE;
 }
 
-/* Of one number x that should be t. */
+/* The loss of one number x with the target t. */
 static double
 measure (EvalLoss loss, double x, double t)
 {

@@ -3,7 +3,7 @@
 
 #include <ortrain.h>
 
-/* What `ortrain eval` sums up over the data: a loss in double precision, and right answers where the targets are classes. */
+/* The sums that `ortrain eval` computes over the data: a loss in double precision, and right answers where the targets are classes. */
 
 typedef enum
 {

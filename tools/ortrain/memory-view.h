@@ -21,6 +21,6 @@ void memory_view_init (MemoryView *self);
 void memory_view_update (MemoryView *self, OrtrainMemoryReport *report);
 /* Takes the table from the screen, for other lines. */
 void memory_view_hide (MemoryView *self);
-/* Draws it behind those. */
+/* Draws it after those. */
 void memory_view_show (MemoryView *self);
 void memory_view_clear (MemoryView *self); /* leaves it on the screen */

@@ -52,7 +52,7 @@ next_integer (Random *random, IntegerRange range)
              : range.least;
 }
 
-/* Memory that nobody reads, as a rule: pages of zeros, which take none. */
+/* Memory that is usually never read: pages of zeros, which take no memory. */
 typedef struct
 {
   gpointer address;
@@ -105,7 +105,7 @@ refuse_size (guint64 n_bytes, GError **error)
   return FALSE;
 }
 
-/* What is only planned with is small, or has no contents. */
+/* Feeds that are only planned with are small, or have no contents. */
 #define MAX_PLANNED_BYTES (1 << 20)
 
 static OrtrainTensor *
@@ -315,7 +315,7 @@ fill_output_dims (const Search *search, gint64 batch, gint64 seq, gint64 *dims, 
   return fill_dims (search, output, batch, seq, dims);
 }
 
-/* What is searched stays small: a model of images does not get pictures of 16384 × 16384. */
+/* The search stays small: a model of images does not get pictures of 16384 × 16384. */
 #define MAX_SEARCHED_ELEMENTS (1 << 23)
 
 static gboolean

@@ -20,7 +20,7 @@ train_data_open (const char *path, OrtrainModel *model, const char *target, Ortr
              : NULL;
 }
 
-/* Of pictures, which are sorted by their classes, every so many-th is to measure on: some of each class. */
+/* Pictures are sorted by their classes: one of every few is held out, so that some of each class are. */
 static gboolean
 split_folder (OrtrainDataset **dataset, OrtrainDataset **held_out, double fraction, GError **error)
 {
@@ -67,12 +67,12 @@ train_data_split (OrtrainDataset **dataset, OrtrainDataset **held_out, double fr
 
 /* ---- batches ---- */
 
-/* What is left of n items. */
+/* Prints how many of n items are left out. */
 static void
 print_rest (OrtrainDataset *dataset, gint batch_size, const char *which, const char *why)
 {
   const guint64 n = ortrain_dataset_get_length (dataset), rest = n % (guint) batch_size;
-  if (rest > 0 && rest < n) /* fewer than one batch is an error, which tells */
+  if (rest > 0 && rest < n) /* fewer than one batch is an error, which is reported elsewhere */
     g_print ("Note: %" G_GUINT64_FORMAT " of the %" G_GUINT64_FORMAT " items %s%s left out%s\n", rest, n, which,
              rest == 1 ? "is" : "are", why);
 }
