@@ -138,7 +138,7 @@ test_input_initializers (void)
   OrtrainGraph *file_graph = ortrain_model_get_file_graph (model);
   g_assert_cmpuint (file_graph->inputs->len, ==, 1);
   g_assert_cmpuint (file_graph->initializers->len, ==, 1);
-  g_assert_true (has_note (model, "listed as inputs"));
+  g_assert_true (has_note (model, "listed as an input"));
 }
 
 /* Functions in functions, an attribute by reference, a default, an output that is an input. */
