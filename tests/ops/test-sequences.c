@@ -131,7 +131,8 @@ test_refused (void)
   refuse ("SplitToSequence h,zero -> q axis=1\nSequenceAt q,zero -> y", "node_q", "at least 1 is needed");
   refuse ("SplitToSequence h,two -> q axis=2\nSequenceAt q,zero -> y", "node_q", "axis 2 is out of range");
   refuse ("SequenceConstruct h,,h -> q\nConcatFromSequence q -> y axis=0", "node_q", "input 1 is missing");
-  refuse ("SequenceConstruct h -> q\nSequenceInsert q -> r\nConcatFromSequence r -> y axis=0", "node_r", "inputs");
+  refuse ("SequenceConstruct h -> q\nSequenceInsert q -> r\nConcatFromSequence r -> y axis=0", "node_r",
+          "has 1 input, it must have 2 to 3");
   refuse ("SequenceEmpty -> q\nConcatFromSequence q -> y axis=0", "node_y", "empty");
   refuse ("SequenceAt h,zero -> y", "node_y", "'h'");
   refuse ("weight many f32 100000\nSplitToSequence many -> q\nSequenceAt q,zero -> y", "node_q", "at most 4096");

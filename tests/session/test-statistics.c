@@ -240,7 +240,7 @@ test_empty_pattern (void)
     {
       g_autoptr (GError) error = NULL;
       g_autoptr (OrtrainTrainingOptions) options = make_options ();
-      g_autofree char *message = g_strdup_printf ("Option '%s': pattern 2 is empty; give the name", names[i]);
+      g_autofree char *message = g_strdup_printf ("Option '%s': pattern 2 is empty; give a name", names[i]);
       g_object_set (options, names[i], patterns, NULL);
       g_assert_null (ortrain_training_session_new (model, options, &error));
       g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION);

@@ -161,7 +161,7 @@ test_refused (void)
       ORTRAIN_SESSION_ERROR_OPTION },
     { "l.weight", "*matches 'l.weight'; tensors that are not to be trained are named in 'frozen'*",
       ORTRAIN_SESSION_ERROR_OPTION },
-    { "", "*'stop-gradient': pattern 1 is empty; give the name of *", ORTRAIN_SESSION_ERROR_OPTION },
+    { "", "*'stop-gradient': pattern 1 is empty; give a name*", ORTRAIN_SESSION_ERROR_OPTION },
     { "y", "*matches 'y'; an output that no node reads has no gradient to stop*", ORTRAIN_SESSION_ERROR_OPTION },
   };
   g_autoptr (OrtrainModel) model = make_model ();
