@@ -292,7 +292,7 @@ class Tables(Failures):
                 self.assertEqual(self.train(write("encoded.csv", data)), self.expected, encoding)
         self.assertIn("UTF-16 without a byte order mark", self.refused(text.decode().encode("utf-16-le")))
         self.assertIn("UTF-16 without a byte order mark", self.refused(text.decode().encode("utf-16-be")))
-        self.assertIn("no valid UTF-16LE", self.refused(b"\xff\xfea\x00\x00\xdc\n\x00"))
+        self.assertIn("not valid UTF-16LE", self.refused(b"\xff\xfea\x00\x00\xdc\n\x00"))
         self.assertIn("line 3: a cell has a NUL", self.refused(self.text().replace(b"0.25", b"0.\x0025", 1)))
         self.assertRegex(self.refused(self.text().replace(b"small", b"gro\xdf")), r"'gro\\xdf' is not UTF-8")
         self.assertIn("0.25\\u{1b}[31m' is not a number", self.refused(self.text().replace(b"0.25", b"0.25\x1b[31m", 1)))
