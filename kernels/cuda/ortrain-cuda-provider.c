@@ -214,7 +214,7 @@ cuda_wait (OrtrainProvider *self, OrtrainStream *stream, GError **error)
 static gboolean
 cuda_await_default_stream (OrtrainProvider *self, GError **error)
 {
-  return ortrain_cuda_check (cudaStreamSynchronize (cudaStreamLegacy), "waiting for the default stream", error);
+  return ortrain_cuda_check (cudaStreamSynchronize (NULL), "waiting for the default stream", error);
 }
 
 /* ---- calls ---- */

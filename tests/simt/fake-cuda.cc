@@ -618,6 +618,8 @@ cudaError_t
 cudaStreamSynchronize (cudaStream_t stream)
 {
   COUNT (n_waits);
+  if (stream == nullptr)
+    return report (get_sticky ());
   if (stream->captures)
     {
       stream->invalid = true;
