@@ -4,7 +4,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from pytorch_case import BUFFER, FOLDED, MADE, NORM, Case, flags, integers, uniform, when
+from pytorch_case import BUFFER, FOLDED, MADE, NORM, NUMBER, REPEATED, Case, flags, integers, uniform, when
 from torch import nn
 
 
@@ -637,8 +637,8 @@ class LinearAttention(nn.Module):
 IDIOMS = {
     "rezero": Case(ReZero, (ROWS,)),
     "layer_scale": Case(LayerScale, (ROWS,)),
-    "logit_scale": Case(Clip, (ROWS, (4, 5)), differs=when(FOLDED, "dyn")),
-    "class_token": Case(ClassToken, (SEQUENCE,), differs=when(FOLDED, "dyn")),
+    "logit_scale": Case(Clip, (ROWS, (4, 5)), differs=when(NUMBER, "dyn")),
+    "class_token": Case(ClassToken, (SEQUENCE,), differs=when(REPEATED, "dyn")),
     "class_token_dynamic": Case(ClassToken, (SEQUENCE,), dynamic={(0, 0): "batch"}),
     "positions_bicubic": Case(Patches, (IMAGE,), differs=when(FOLDED, "dyn")),
     "positions_bilinear_dynamic": Case(lambda: Patches("bilinear"), (IMAGE,), dynamic={(0, 0): "batch"}, differs=when(FOLDED, "dyn")),
