@@ -159,8 +159,7 @@ read_activations (RecurrentPlan *plan, OrtrainKernelSetup *setup, GError **error
     [ACT_SIGMOID] = { "Sigmoid" },
     [ACT_TANH] = { "Tanh" },
     [ACT_RELU] = { "Relu" },
-    [ACT_AFFINE] = { "Affine", TRUE, TRUE, 1,
-                     0 }, /* of this and ScaledTanh, inference has seen to it that both are in the lists */
+    [ACT_AFFINE] = { "Affine", TRUE, TRUE, 1, 0 }, /* inference refuses Affine and ScaledTanh without their values */
     [ACT_LEAKY_RELU] = { "LeakyRelu", TRUE, FALSE, 0.01 },
     [ACT_THRESHOLDED_RELU] = { "ThresholdedRelu", TRUE, FALSE, 1 },
     [ACT_SCALED_TANH] = { "ScaledTanh", TRUE, TRUE, 1, 1 },

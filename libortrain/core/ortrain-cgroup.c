@@ -6,8 +6,8 @@
 /* The files of a version of control groups. */
 typedef struct
 {
-  const char *limit, *usage,
-      *cache; /* cache: the line of memory.stat with the bytes that the kernel frees before it refuses memory */
+  const char *limit, *usage;
+  const char *cache; /* the line of memory.stat with the bytes that the kernel frees before it refuses memory */
 } Version;
 
 static const Version versions[] = {
