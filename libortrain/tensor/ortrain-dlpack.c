@@ -188,10 +188,9 @@ ortrain_tensor_new_from_dlpack (gpointer managed, GError **error)
  * For a tensor on the host it does nothing.
  *
  * ```python
- * weight = torch.from_dlpack(tensor)
- * weight.mul_(0.5)                     # in place, on PyTorch's stream
+ * tensor = Ortrain.Tensor(np.zeros((2, 3), np.float32))
+ * tensor.numpy()[:] = 1     # on a GPU, this may be a kernel of another library, such as one of PyTorch's
  * tensor.synchronize()
- * session.train_step(feeds)
  * ```
  *
  * Returns: %TRUE, or %FALSE with an error of [error@TensorError] (the tensor was released) or [error@DeviceError]

@@ -171,7 +171,7 @@ run({
         } catch (error) {
             said = error.message;
         }
-        equal(said, 'Item 0, OrtrainFunctionTransform: no item');
+        equal(said, 'Item 0, FunctionTransform: no item');
 
         const pair = Ortrain.TensorDict.from({a: Ortrain.Tensor.from(new Uint8Array([0, 51]), [1, 1, 2])});
         const random = [new Ortrain.RandomCrop({width: 2, height: 1, padding: 0}),
