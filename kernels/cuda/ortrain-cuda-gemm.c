@@ -208,6 +208,7 @@ ortrain_cuda_gemm_free (OrtrainCudaGemm *self)
 OrtrainCudaGemm *
 ortrain_cuda_gemm_new (const OrtrainKernelSetup *setup, const OrtrainCudaGemmShape *shape, GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   const OrtrainCublasLt *lt = ortrain_cuda_open_cublaslt (error);
   if (lt == NULL)
     return NULL;

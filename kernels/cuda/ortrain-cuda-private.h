@@ -31,7 +31,8 @@ typedef struct
   guint n_processors; /* multiprocessors */
   guint capability;   /* 90 for 9.0 */
   OrtrainProviderOptions options;
-  float *numbers; /* in the memory of the device: the constants below */
+  float *numbers;        /* in the memory of the device: the constants below */
+  cudaStream_t clearing; /* where new memory is cleared */
 } OrtrainCudaProvider;
 
 /* What the memory of the device holds at OrtrainCudaProvider.numbers, for libraries that read scalars there. */
@@ -50,7 +51,8 @@ struct _OrtrainStream
   gpointer blas, dnn; /* handles of the libraries, made when the first call needs them */
   unsigned
       *counters; /* in the memory of the device, [ORTRAIN_CUDA_N_COUNTERS]: zeros between kernels, which run in order */
-  GError *failure; /* of a library, found while calls were submitted; the first one */
+  GError *failure;                       /* of a library, found while calls were submitted; the first one */
+  gboolean is_captured, is_uncapturable; /* a graph is made of what is submitted, and cannot be */
 };
 
 static inline OrtrainStream *

@@ -52,6 +52,7 @@ ortrain_cuda_get_n_processors (const OrtrainKernelCall *call)
 static void
 cuda_get_memory (const OrtrainProvider *self, guint64 *total, guint64 *available)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   size_t free_bytes = 0, all_bytes = 0;
   if (cudaMemGetInfo (&free_bytes, &all_bytes) != cudaSuccess)
     cudaGetLastError ();
@@ -71,9 +72,19 @@ refuse_memory (const OrtrainProvider *self, const char *of, gsize n_bytes, GErro
   return NULL;
 }
 
+/* Before the host goes on. What cudaMemset does belongs to the legacy stream, for which streams that do not block do not
+ * wait: it could clear what they have written. */
+static gboolean
+clear_memory (const OrtrainCudaProvider *self, void *address, gsize n_bytes, GError **error)
+{
+  return ortrain_cuda_check (cudaMemsetAsync (address, 0, n_bytes, self->clearing), "clearing memory", error) &&
+         ortrain_cuda_check (cudaStreamSynchronize (self->clearing), "clearing memory", error);
+}
+
 static gpointer
 cuda_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   const gsize size = MAX (n_bytes, 1);
   void *address = NULL;
   const cudaError_t code = space == ORTRAIN_MEMORY_SPACE_HOST ? cudaHostAlloc (&address, size, cudaHostAllocDefault)
@@ -88,7 +99,7 @@ cuda_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, G
     return NULL;
   if (space == ORTRAIN_MEMORY_SPACE_HOST)
     memset (address, 0, size);
-  else if (!ortrain_cuda_check (cudaMemset (address, 0, size), "clearing memory", error))
+  else if (!clear_memory ((const OrtrainCudaProvider *) self, address, size, error))
     {
       cudaFree (address);
       return NULL;
@@ -99,6 +110,7 @@ cuda_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, G
 static void
 cuda_free (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gsize n_bytes)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   if (address == NULL)
     return;
   if (space == ORTRAIN_MEMORY_SPACE_HOST)
@@ -113,6 +125,7 @@ cuda_free (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gs
 static void
 cuda_free_stream (OrtrainProvider *self, OrtrainStream *stream)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   if (stream == NULL)
     return;
   if (stream->blas != NULL)
@@ -129,6 +142,7 @@ cuda_free_stream (OrtrainProvider *self, OrtrainStream *stream)
 static gboolean
 cuda_new_stream (OrtrainProvider *self, OrtrainStream **result, GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   OrtrainStream *stream = g_new0 (OrtrainStream, 1);
   stream->provider = (OrtrainCudaProvider *) self;
   *result = NULL;
@@ -150,9 +164,28 @@ cuda_new_stream (OrtrainProvider *self, OrtrainStream **result, GError **error)
 }
 
 static gboolean
+is_ordinary (gconstpointer address)
+{
+  struct cudaPointerAttributes attributes;
+  if (cudaPointerGetAttributes (&attributes, address) == cudaSuccess)
+    return attributes.type == cudaMemoryTypeUnregistered;
+  cudaGetLastError ();
+  return TRUE;
+}
+
+/* A CUDA graph would read ordinary memory of the host whenever it is launched, and not as it was. */
+static gboolean
 cuda_copy (OrtrainProvider *self, OrtrainStream *stream, gpointer destination, gconstpointer source, gsize n_bytes,
            GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
+  if (G_UNLIKELY (stream->is_captured) && n_bytes > 0 && (is_ordinary (source) || is_ordinary (destination)))
+    {
+      stream->is_uncapturable = TRUE;
+      g_set_error_literal (error, ortrain_cuda_library->device_error_quark (), ORTRAIN_DEVICE_ERROR_FAILED,
+                           "A copy from or to ordinary memory cannot be part of a CUDA graph");
+      return FALSE;
+    }
   return n_bytes == 0 ||
          ortrain_cuda_check (cudaMemcpyAsync (destination, source, n_bytes, cudaMemcpyDefault, stream->stream),
                              "copying", error);
@@ -162,6 +195,7 @@ static gboolean
 cuda_fill (OrtrainProvider *self, OrtrainStream *stream, gpointer destination, guint8 byte, gsize n_bytes,
            GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   return n_bytes == 0 ||
          ortrain_cuda_check (cudaMemsetAsync (destination, byte, n_bytes, stream->stream), "filling memory", error);
 }
@@ -169,6 +203,7 @@ cuda_fill (OrtrainProvider *self, OrtrainStream *stream, gpointer destination, g
 static OrtrainEvent *
 cuda_new_event (OrtrainProvider *self, GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   cudaEvent_t event = NULL;
   return ortrain_cuda_check (cudaEventCreateWithFlags (&event, cudaEventDisableTiming), "creating an event", error)
              ? (OrtrainEvent *) event
@@ -185,12 +220,14 @@ cuda_free_event (OrtrainProvider *self, OrtrainEvent *event)
 static gboolean
 cuda_record (OrtrainProvider *self, OrtrainStream *stream, OrtrainEvent *event, GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   return ortrain_cuda_check (cudaEventRecord ((cudaEvent_t) event, stream->stream), "recording an event", error);
 }
 
 static gboolean
 cuda_wait_event (OrtrainProvider *self, OrtrainStream *stream, OrtrainEvent *event, GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   return ortrain_cuda_check (cudaStreamWaitEvent (stream->stream, (cudaEvent_t) event, 0), "waiting for an event",
                              error);
 }
@@ -214,6 +251,7 @@ cuda_wait (OrtrainProvider *self, OrtrainStream *stream, GError **error)
 static gboolean
 cuda_await_default_stream (OrtrainProvider *self, GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   return ortrain_cuda_check (cudaStreamSynchronize (NULL), "waiting for the default stream", error);
 }
 
@@ -249,6 +287,7 @@ static gboolean
 cuda_submit (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls,
              GCancellable *cancellable, GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   return run_calls (stream, calls, n_calls, cancellable, error);
 }
 
@@ -260,10 +299,18 @@ struct _OrtrainCapture
   guint n_calls;
 };
 
+/* All that CUDA says of what cannot be captured. */
+static gboolean
+is_capture_error (cudaError_t code)
+{
+  return code >= cudaErrorStreamCaptureUnsupported && code <= cudaErrorStreamCaptureWrongThread;
+}
+
 static OrtrainCapture *
 cuda_capture (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls,
               GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   g_autofree OrtrainCapture *capture = g_new0 (OrtrainCapture, 1);
   cudaGraph_t graph = NULL;
   capture->calls = calls;
@@ -272,12 +319,19 @@ cuda_capture (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelC
                            "beginning a capture", error))
     return NULL;
   g_autoptr (GError) failure = NULL;
+  stream->is_captured = TRUE;
+  stream->is_uncapturable = FALSE;
   const gboolean recorded = run_calls (stream, calls, n_calls, NULL, &failure);
   const cudaError_t ended = cudaStreamEndCapture (stream->stream, &graph);
+  stream->is_captured = FALSE;
   cudaGetLastError ();
-  if (ended == cudaErrorStreamCaptureInvalidated || ended == cudaErrorStreamCaptureUnsupported)
+  if (is_capture_error (ended) || stream->is_uncapturable)
     {
-      g_debug ("A range of %u calls runs without a CUDA graph: %s", n_calls, cudaGetErrorString (ended));
+      const char *reason =
+          stream->is_uncapturable ? "it copies from or to ordinary memory of the host" : cudaGetErrorString (ended);
+      if (graph != NULL)
+        cudaGraphDestroy (graph);
+      g_message ("A range of %u calls runs without a CUDA graph: %s", n_calls, reason);
       return g_steal_pointer (&capture);
     }
   if (!recorded)
@@ -299,6 +353,7 @@ cuda_capture (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelC
 static gboolean
 cuda_launch (OrtrainProvider *self, OrtrainStream *stream, OrtrainCapture *capture, GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   return capture->graph != NULL
              ? ortrain_cuda_check (cudaGraphLaunch (capture->graph, stream->stream), "launching a CUDA graph", error)
              : run_calls (stream, capture->calls, capture->n_calls, NULL, error);
@@ -353,8 +408,11 @@ ortrain_cuda_describe (void)
 static void
 cuda_free_provider (OrtrainProvider *provider)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   OrtrainCudaProvider *self = (OrtrainCudaProvider *) provider;
   cudaFree (self->numbers);
+  if (self->clearing != NULL)
+    cudaStreamDestroy (self->clearing);
   cudaGetLastError ();
   g_free (self->name);
   g_free (self->identity);
@@ -396,6 +454,7 @@ static const OrtrainProviderClass cuda_class = {
 OrtrainProvider *
 ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   static const OrtrainCudaNumbers numbers = { .one = 1, .one_f64 = 1 };
   struct cudaDeviceProp properties;
   int driver = 0;
@@ -412,7 +471,9 @@ ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error
   cudaDriverGetVersion (&driver);
   self->identity = g_strdup_printf ("%s, capability %u, %u processors, driver %d, runtime %d", self->name,
                                     self->capability, self->n_processors, driver, CUDART_VERSION);
-  self->numbers = cuda_allocate (&self->parent, ORTRAIN_MEMORY_SPACE_DEVICE, sizeof numbers, error);
+  if (ortrain_cuda_check (cudaStreamCreateWithFlags (&self->clearing, cudaStreamNonBlocking), "opening a stream",
+                          error))
+    self->numbers = cuda_allocate (&self->parent, ORTRAIN_MEMORY_SPACE_DEVICE, sizeof numbers, error);
   OrtrainStream *stream = NULL;
   const gboolean ok = self->numbers != NULL && cuda_new_stream (&self->parent, &stream, error) &&
                       cuda_copy (&self->parent, stream, self->numbers, &numbers, sizeof numbers, error) &&

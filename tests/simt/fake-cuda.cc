@@ -2,6 +2,8 @@
 #include "fake-cuda.h"
 #include "fake-cuda-counts.h"
 #include "fake-cuda-hold.h"
+#include "fake-cuda-internal.h"
+#include "fake-cuda-legacy.h"
 #include "simt-internal.h"
 
 #include <algorithm>
@@ -21,13 +23,6 @@
 
 /* ---- settings ---- */
 
-static uint64_t
-get_setting (const char *name, uint64_t fallback)
-{
-  const char *text = getenv (name);
-  return text != nullptr && *text != '\0' ? strtoull (text, nullptr, 10) : fallback;
-}
-
 static SimtOrder
 get_order (void)
 {
@@ -46,95 +41,7 @@ ortrain_fake_cuda_get_choices (void)
   return text != nullptr ? atoi (text) : 0;
 }
 
-/* ---- memory ---- */
-
-#define DEVICE_ADDRESSES ((size_t) 1 << 36)
-#define GRANULE ((size_t) 4096)
-
-static std::mutex memory_lock;
-static char *device_memory; /* [DEVICE_ADDRESSES] of addresses */
-static std::map<char *, size_t> blocks, pinned;
-static size_t n_used;
-static unsigned n_open; /* streams that run: the memory can be touched while there are any */
-static bool is_closed = true;
-static uint64_t n_allocated, fail_from;
-
-static void
-reserve_memory (void)
-{
-  if (device_memory != nullptr)
-    return;
-  device_memory =
-      (char *) mmap (nullptr, DEVICE_ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (device_memory == MAP_FAILED)
-    abort ();
-}
-
-static void
-protect (int how)
-{
-  for (const auto &block : blocks)
-    mprotect (block.first, block.second, how);
-}
-
-static void
-open_memory (void)
-{
-  std::lock_guard<std::mutex> guard (memory_lock);
-  if (n_open++ == 0 && is_closed)
-    protect (PROT_READ | PROT_WRITE), is_closed = false;
-}
-
-/* Changing the protection of much memory takes long, so that later only one time in a few does it. */
-static void
-close_memory (void)
-{
-  static uint64_t n_closed;
-  std::lock_guard<std::mutex> guard (memory_lock);
-  if (--n_open == 0 && (n_closed++ < 64 || n_closed % 16 == 0))
-    protect (PROT_NONE), is_closed = true;
-}
-
-static bool
-is_device (const void *address)
-{
-  return device_memory != nullptr && (const char *) address >= device_memory &&
-         (const char *) address < device_memory + DEVICE_ADDRESSES;
-}
-
-static bool
-is_pinned (const void *address)
-{
-  std::lock_guard<std::mutex> guard (memory_lock);
-  auto after = pinned.upper_bound ((char *) address);
-  return after != pinned.begin () && (--after, (const char *) address < after->first + after->second);
-}
-
-static size_t
-get_total (void)
-{
-  return (size_t) get_setting ("ORTRAIN_FAKE_CUDA_MEMORY", (uint64_t) 8 << 30);
-}
-
-/* ---- errors ---- */
-
-static std::atomic<int> sticky;             /* the device is lost: every call says so */
-static thread_local cudaError_t last_error; /* of this thread, until it is asked for */
 static std::atomic<uint64_t> n_operations, n_submitted;
-
-static cudaError_t
-report (cudaError_t error)
-{
-  if (error != cudaSuccess)
-    last_error = error;
-  return error;
-}
-
-static cudaError_t
-get_sticky (void)
-{
-  return (cudaError_t) sticky.load ();
-}
 
 /* ---- streams ---- */
 
@@ -163,6 +70,7 @@ struct OrtrainFakeEvent
   std::mutex lock;
   std::condition_variable changed;
   uint64_t recorded = 0, reached = 0;
+  uint64_t capture = 0;                       /* in which it was last recorded; 0: in none */
   std::chrono::steady_clock::time_point time; /* when it was last reached */
 };
 
@@ -173,11 +81,25 @@ struct OrtrainFakeStream
   std::condition_variable changed;
   std::deque<std::shared_ptr<Operation> > queue;
   bool running = false, stops = false;
+  int device = 0;
   uint32_t random = 1;
 
-  bool captures = false, invalid = false, has_graphs = false;
+  bool captures = false, invalid = false, has_graphs = false, blocking = false;
+  uint64_t capture = 0; /* number of the last one */
   std::unique_ptr<OrtrainFakeGraph> graph;
 };
+
+static thread_local OrtrainFakeStream *capturing; /* by this thread */
+thread_local int fake_cuda_device;
+
+cudaError_t
+fake_cuda_check_capture (void)
+{
+  if (capturing == nullptr)
+    return cudaSuccess;
+  capturing->invalid = true;
+  return fake_cuda_report (cudaErrorStreamCaptureUnsupported);
+}
 
 static void
 run_operation (OrtrainFakeStream *stream, Operation *operation)
@@ -200,9 +122,9 @@ run_operation (OrtrainFakeStream *stream, Operation *operation)
     }
   else
     {
-      if (++n_operations >= get_setting ("ORTRAIN_FAKE_CUDA_LOST", UINT64_MAX))
-        sticky = cudaErrorLaunchFailure;
-      if (sticky == cudaSuccess)
+      if (++n_operations >= fake_cuda_get_setting ("ORTRAIN_FAKE_CUDA_LOST", UINT64_MAX))
+        fake_cuda_lose (cudaErrorLaunchFailure);
+      if (fake_cuda_get_sticky () == cudaSuccess)
         operation->run (operation->data.data ());
     }
 }
@@ -218,35 +140,62 @@ run_stream (OrtrainFakeStream *stream)
         return;
       stream->running = true;
       guard.unlock ();
-      open_memory ();
+      fake_cuda_open_memory ();
       guard.lock ();
       while (!stream->queue.empty ())
         {
           const std::shared_ptr<Operation> operation = stream->queue.front ();
           guard.unlock ();
           run_operation (stream, operation.get ());
+          if (!stream->blocking)
+            fake_cuda_age_legacy ();
           guard.lock ();
           stream->queue.pop_front ();
         }
       guard.unlock ();
-      close_memory ();
+      fake_cuda_close_memory ();
       guard.lock ();
       stream->running = false;
       stream->changed.notify_all ();
     }
 }
 
+static void wait_for_blocking_streams (void);
+
+/* Streams that block wait for the legacy stream, and it for them. */
+static cudaError_t
+submit_to_legacy (std::shared_ptr<Operation> operation)
+{
+  if (fake_cuda_check_capture () != cudaSuccess)
+    return cudaErrorStreamCaptureUnsupported;
+  COUNT (n_legacy);
+  wait_for_blocking_streams ();
+  fake_cuda_add_legacy ([operation] {
+    fake_cuda_open_memory ();
+    if (fake_cuda_get_sticky () == cudaSuccess && operation->run != nullptr)
+      operation->run (operation->data.data ());
+    fake_cuda_close_memory ();
+  });
+  return cudaSuccess;
+}
+
 static cudaError_t
 submit (OrtrainFakeStream *stream, std::shared_ptr<Operation> operation)
 {
-  if (++n_submitted >= get_setting ("ORTRAIN_FAKE_CUDA_LOST_SUBMITTING", UINT64_MAX))
-    sticky = cudaErrorLaunchFailure;
-  if (get_sticky () != cudaSuccess)
-    return report (get_sticky ());
+  if (++n_submitted >= fake_cuda_get_setting ("ORTRAIN_FAKE_CUDA_LOST_SUBMITTING", UINT64_MAX))
+    fake_cuda_lose (cudaErrorLaunchFailure);
+  if (fake_cuda_get_sticky () != cudaSuccess)
+    return fake_cuda_report (fake_cuda_get_sticky ());
+  if (fake_cuda_device != (stream != nullptr ? stream->device : 0))
+    return fake_cuda_report (cudaErrorInvalidResourceHandle);
+  if (stream == nullptr)
+    return submit_to_legacy (std::move (operation));
+  if (stream->blocking)
+    fake_cuda_run_legacy ();
   if (stream->captures)
     {
       if (stream->invalid)
-        return report (cudaErrorStreamCaptureInvalidated);
+        return fake_cuda_report (cudaErrorStreamCaptureInvalidated);
       if (operation->record == nullptr && operation->wait == nullptr)
         stream->graph->operations.push_back (std::move (operation));
       return cudaSuccess;
@@ -301,7 +250,7 @@ simt_launch (SimtStream stream, const char *name, dim3 grid, dim3 block, SimtInv
 {
   if (block.x * block.y * block.z > 1024 || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 ||
       grid.z > 65535)
-    return report (cudaErrorInvalidValue);
+    return fake_cuda_report (cudaErrorInvalidValue);
   fake_cuda_note_kernel (*(const void *const *) closure); /* begins with the kernel */
   auto operation = std::make_shared<Operation> ();
   operation->name = name;
@@ -318,8 +267,9 @@ simt_launch (SimtStream stream, const char *name, dim3 grid, dim3 block, SimtInv
 cudaError_t
 cudaGetDeviceCount (int *count)
 {
-  *count = getenv ("ORTRAIN_FAKE_CUDA_NONE") == nullptr;
-  return *count > 0 ? cudaSuccess : report (cudaErrorNoDevice);
+  *count =
+      getenv ("ORTRAIN_FAKE_CUDA_NONE") == nullptr ? (int) fake_cuda_get_setting ("ORTRAIN_FAKE_CUDA_DEVICES", 1) : 0;
+  return *count > 0 ? cudaSuccess : fake_cuda_report (cudaErrorNoDevice);
 }
 
 cudaError_t
@@ -327,17 +277,27 @@ cudaGetDeviceProperties (struct cudaDeviceProp *properties, int device)
 {
   *properties = {};
   snprintf (properties->name, sizeof properties->name, "emulated on the host");
-  properties->totalGlobalMem = get_total ();
+  properties->totalGlobalMem = fake_cuda_get_total ();
   properties->major = 9;
-  properties->multiProcessorCount = 2;
+  properties->multiProcessorCount = (int) fake_cuda_get_setting ("ORTRAIN_FAKE_CUDA_PROCESSORS", 2);
   properties->l2CacheSize = 1 << 20;
-  return device == 0 ? cudaSuccess : report (cudaErrorInvalidDevice);
+  return device == 0 ? cudaSuccess : fake_cuda_report (cudaErrorInvalidDevice);
 }
 
 cudaError_t
 cudaSetDevice (int device)
 {
-  return device == 0 ? report (get_sticky ()) : report (cudaErrorInvalidDevice);
+  if (device < 0 || (uint64_t) device >= fake_cuda_get_setting ("ORTRAIN_FAKE_CUDA_DEVICES", 1))
+    return fake_cuda_report (cudaErrorInvalidDevice);
+  fake_cuda_device = device;
+  return fake_cuda_report (fake_cuda_get_sticky ());
+}
+
+cudaError_t
+cudaGetDevice (int *device)
+{
+  *device = fake_cuda_device;
+  return cudaSuccess;
 }
 
 cudaError_t
@@ -352,95 +312,6 @@ cudaRuntimeGetVersion (int *version)
 {
   *version = CUDART_VERSION;
   return cudaSuccess;
-}
-
-static bool
-is_failing (void)
-{
-  const uint64_t limit = get_setting ("ORTRAIN_FAKE_CUDA_FAIL", UINT64_MAX);
-  if (limit != fail_from)
-    n_allocated = 0;
-  fail_from = limit;
-  return ++n_allocated >= limit;
-}
-
-cudaError_t
-cudaMalloc (void **address, size_t n_bytes)
-{
-  if (get_sticky () != cudaSuccess)
-    return report (get_sticky ());
-  COUNT (n_allocations);
-  std::lock_guard<std::mutex> guard (memory_lock);
-  reserve_memory ();
-  const size_t size = (n_bytes + GRANULE - 1) / GRANULE * GRANULE;
-  if (is_failing () || n_bytes == 0 || size < n_bytes || n_used + size > get_total ())
-    return report (cudaErrorMemoryAllocation);
-  char *at = device_memory + GRANULE;
-  for (const auto &block : blocks)
-    {
-      if ((size_t) (block.first - at) >= size + GRANULE)
-        break;
-      at = block.first + block.second + GRANULE; /* a page between blocks */
-    }
-  if (at + size > device_memory + DEVICE_ADDRESSES)
-    return report (cudaErrorMemoryAllocation);
-  blocks[at] = size;
-  n_used += size;
-  /* what nobody has written is NaN */
-  mprotect (at, size, PROT_READ | PROT_WRITE);
-  memset (at, 0xff, size < ((size_t) 1 << 20) ? size : (size_t) 1 << 20);
-  mprotect (at, size, is_closed ? PROT_NONE : PROT_READ | PROT_WRITE);
-  *address = at;
-  return cudaSuccess;
-}
-
-cudaError_t
-cudaFree (void *address)
-{
-  if (address == nullptr)
-    return cudaSuccess;
-  std::lock_guard<std::mutex> guard (memory_lock);
-  const auto found = blocks.find ((char *) address);
-  if (found == blocks.end ())
-    return report (cudaErrorInvalidValue);
-  madvise (address, found->second, MADV_DONTNEED);
-  mprotect (address, found->second, PROT_NONE);
-  n_used -= found->second;
-  blocks.erase (found);
-  return get_sticky ();
-}
-
-cudaError_t
-cudaHostAlloc (void **address, size_t n_bytes, unsigned int flags)
-{
-  const size_t size = (n_bytes + GRANULE - 1) / GRANULE * GRANULE;
-  *address = mmap (nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (*address == MAP_FAILED)
-    return report (cudaErrorMemoryAllocation);
-  std::lock_guard<std::mutex> guard (memory_lock);
-  pinned[(char *) *address] = size;
-  return cudaSuccess;
-}
-
-cudaError_t
-cudaFreeHost (void *address)
-{
-  std::lock_guard<std::mutex> guard (memory_lock);
-  const auto found = pinned.find ((char *) address);
-  if (found == pinned.end ())
-    return report (cudaErrorInvalidValue);
-  munmap (address, found->second);
-  pinned.erase (found);
-  return cudaSuccess;
-}
-
-cudaError_t
-cudaMemGetInfo (size_t *available, size_t *total)
-{
-  std::lock_guard<std::mutex> guard (memory_lock);
-  *total = get_total ();
-  *available = *total > n_used ? *total - n_used : 0;
-  return report (get_sticky ());
 }
 
 static void
@@ -462,12 +333,10 @@ cudaMemsetAsync (void *address, int byte, size_t n_bytes, cudaStream_t stream)
 cudaError_t
 cudaMemset (void *address, int byte, size_t n_bytes)
 {
-  if (get_sticky () != cudaSuccess)
-    return report (get_sticky ());
-  open_memory ();
+  if (fake_cuda_is_device (address)) /* as on a device, the host does not wait */
+    return cudaMemsetAsync (address, byte, n_bytes, nullptr);
   memset (address, byte, n_bytes);
-  close_memory ();
-  return cudaSuccess;
+  return fake_cuda_report (fake_cuda_get_sticky ());
 }
 
 static void
@@ -488,23 +357,26 @@ run_staged (void *data)
 cudaError_t
 cudaMemcpyAsync (void *destination, const void *source, size_t n_bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
-  const bool from_host = !is_device (source) && !is_pinned (source);
-  const bool to_host = !is_device (destination) && !is_pinned (destination);
+  const bool from_host = !fake_cuda_is_device (source) && !fake_cuda_is_pinned (source);
+  const bool to_host = !fake_cuda_is_device (destination) && !fake_cuda_is_pinned (destination);
+  const bool has_graphs = stream != nullptr && stream->has_graphs;
   {
     std::lock_guard<std::mutex> guard (fake_cuda_counts_lock);
     fake_cuda_counts.n_copies++;
     fake_cuda_counts.n_bytes_copied += n_bytes;
     fake_cuda_counts.n_ordinary_copies += from_host || to_host;
-    fake_cuda_counts.n_early_copies += !is_device (source) && is_device (destination) && !stream->has_graphs;
+    fake_cuda_counts.n_early_copies +=
+        !fake_cuda_is_device (source) && fake_cuda_is_device (destination) && !has_graphs;
   }
-  if (!is_device (source) && is_device (destination))
-    fake_cuda_note_copy ({ source, destination, n_bytes, stream, !from_host, stream->has_graphs });
-  if (stream->captures && (from_host || to_host))
+  if (!fake_cuda_is_device (source) && fake_cuda_is_device (destination))
+    fake_cuda_note_copy ({ source, destination, n_bytes, stream, !from_host, has_graphs });
+  const bool captures = stream != nullptr && stream->captures;
+  if (captures && to_host)
     {
       stream->invalid = true;
-      return report (cudaErrorStreamCaptureUnsupported);
+      return fake_cuda_report (cudaErrorStreamCaptureUnsupported);
     }
-  if (from_host && !to_host)
+  if (from_host && !to_host && !captures) /* a graph reads it whenever it is launched */
     {
       auto operation = std::make_shared<Operation> ();
       operation->run = run_staged;
@@ -516,10 +388,34 @@ cudaMemcpyAsync (void *destination, const void *source, size_t n_bytes, cudaMemc
     }
   const uint64_t parts[3] = { (uint64_t) destination, (uint64_t) source, n_bytes };
   const auto operation = make_operation (nullptr, run_copy, parts, sizeof parts);
-  if (is_device (source) && is_device (destination))
+  if (fake_cuda_is_device (source) && fake_cuda_is_device (destination))
     operation->other = "copy";
   const cudaError_t error = submit (stream, operation);
   return to_host && error == cudaSuccess ? cudaStreamSynchronize (stream) : error;
+}
+
+static void
+run_copy_2d (void *data)
+{
+  const uint64_t *parts = (const uint64_t *) data;
+  for (uint64_t row = 0; row < parts[5]; row++)
+    memmove ((char *) parts[0] + row * parts[1], (const char *) parts[2] + row * parts[3], parts[4]);
+}
+
+/* Within the device only: all that is asked for. */
+cudaError_t
+cudaMemcpy2DAsync (void *destination, size_t destination_pitch, const void *source, size_t source_pitch, size_t width,
+                   size_t height, cudaMemcpyKind kind, cudaStream_t stream)
+{
+  if (!fake_cuda_is_device (source) || !fake_cuda_is_device (destination) || width > source_pitch ||
+      width > destination_pitch)
+    return fake_cuda_report (cudaErrorInvalidValue);
+  const uint64_t parts[6] = {
+    (uint64_t) destination, destination_pitch, (uint64_t) source, source_pitch, width, height
+  };
+  const auto operation = make_operation (nullptr, run_copy_2d, parts, sizeof parts);
+  operation->other = "copy";
+  return submit (stream, operation);
 }
 
 static std::mutex streams_lock;
@@ -529,10 +425,12 @@ cudaError_t
 cudaStreamCreateWithFlags (cudaStream_t *stream, unsigned int flags)
 {
   static std::atomic<uint32_t> number;
-  if (get_sticky () != cudaSuccess)
-    return report (get_sticky ());
+  if (fake_cuda_get_sticky () != cudaSuccess)
+    return fake_cuda_report (fake_cuda_get_sticky ());
   *stream = new OrtrainFakeStream ();
   (*stream)->random = ++number * 2654435761u;
+  (*stream)->device = fake_cuda_device;
+  (*stream)->blocking = (flags & cudaStreamNonBlocking) == 0;
   (*stream)->thread = std::thread (run_stream, *stream);
   std::lock_guard<std::mutex> guard (streams_lock);
   streams.push_back (*stream);
@@ -565,12 +463,32 @@ wait_for_stream (OrtrainFakeStream *stream)
   stream->changed.wait (guard, [&] { return stream->queue.empty () && !stream->running; });
 }
 
+static void
+wait_for_blocking_streams (void)
+{
+  std::lock_guard<std::mutex> guard (streams_lock);
+  for (OrtrainFakeStream *stream : streams)
+    if (stream->blocking)
+      wait_for_stream (stream);
+}
+
 void
 ortrain_fake_cuda_drain (void)
 {
   std::lock_guard<std::mutex> guard (streams_lock);
   for (OrtrainFakeStream *stream : streams)
     wait_for_stream (stream);
+}
+
+cudaError_t
+cudaDeviceSynchronize (void)
+{
+  if (fake_cuda_check_capture () != cudaSuccess)
+    return cudaErrorStreamCaptureUnsupported;
+  COUNT (n_waits);
+  fake_cuda_run_legacy ();
+  ortrain_fake_cuda_drain ();
+  return fake_cuda_report (fake_cuda_get_sticky ());
 }
 
 typedef enum
@@ -619,14 +537,19 @@ cudaStreamSynchronize (cudaStream_t stream)
 {
   COUNT (n_waits);
   if (stream == nullptr)
-    return report (get_sticky ());
+    {
+      fake_cuda_run_legacy ();
+      return fake_cuda_report (fake_cuda_get_sticky ());
+    }
   if (stream->captures)
     {
       stream->invalid = true;
-      return report (cudaErrorStreamCaptureUnsupported);
+      return fake_cuda_report (cudaErrorStreamCaptureUnsupported);
     }
+  if (stream->blocking)
+    fake_cuda_run_legacy ();
   wait_for_stream (stream);
-  return report (get_sticky ());
+  return fake_cuda_report (fake_cuda_get_sticky ());
 }
 
 cudaError_t
@@ -643,12 +566,29 @@ cudaEventDestroy (cudaEvent_t event)
   return cudaSuccess;
 }
 
+/* Within a capture, events order what is in it, and nothing outside. */
+static cudaError_t
+check_event (OrtrainFakeStream *stream, const OrtrainFakeEvent *event)
+{
+  if (!stream->captures)
+    return event->capture == 0 ? cudaSuccess : cudaErrorCapturedEvent;
+  if (event->capture == stream->capture || (event->capture == 0 && event->recorded == 0))
+    return cudaSuccess;
+  stream->invalid = true;
+  return cudaErrorStreamCaptureIsolation;
+}
+
 static cudaError_t
 add_event (cudaStream_t stream, cudaEvent_t event, bool records)
 {
   auto operation = std::make_shared<Operation> ();
   {
     std::lock_guard<std::mutex> guard (event->lock);
+    const cudaError_t error = records ? cudaSuccess : check_event (stream, event);
+    if (error != cudaSuccess)
+      return fake_cuda_report (error);
+    if (records)
+      event->capture = stream->captures ? stream->capture : 0;
     operation->number = records && !stream->captures ? ++event->recorded : event->recorded;
   }
   (records ? operation->record : operation->wait) = event;
@@ -672,27 +612,37 @@ cudaEventSynchronize (cudaEvent_t event)
 {
   COUNT (n_waits);
   std::unique_lock<std::mutex> guard (event->lock);
+  if (event->capture != 0)
+    {
+      fake_cuda_check_capture ();
+      return fake_cuda_report (cudaErrorCapturedEvent);
+    }
   const uint64_t number = event->recorded;
   if (event->reached < number)
     ortrain_fake_cuda_release ();
   event->changed.wait (guard, [&] { return event->reached >= number; });
-  return report (get_sticky ());
+  return fake_cuda_report (fake_cuda_get_sticky ());
 }
 
 cudaError_t
 cudaEventQuery (cudaEvent_t event)
 {
   std::lock_guard<std::mutex> guard (event->lock);
-  return get_sticky () != cudaSuccess        ? report (get_sticky ())
-         : event->reached >= event->recorded ? cudaSuccess
-                                             : cudaErrorNotReady;
+  if (event->capture != 0)
+    {
+      fake_cuda_check_capture ();
+      return fake_cuda_report (cudaErrorCapturedEvent);
+    }
+  return fake_cuda_get_sticky () != cudaSuccess ? fake_cuda_report (fake_cuda_get_sticky ())
+         : event->reached >= event->recorded    ? cudaSuccess
+                                                : cudaErrorNotReady;
 }
 
 cudaError_t
 cudaEventElapsedTime (float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
 {
   if (cudaEventQuery (begin) != cudaSuccess || cudaEventQuery (end) != cudaSuccess)
-    return report (cudaErrorNotReady);
+    return fake_cuda_report (cudaErrorNotReady);
   *milliseconds = std::chrono::duration<float, std::milli> (end->time - begin->time).count ();
   return cudaSuccess;
 }
@@ -700,23 +650,29 @@ cudaEventElapsedTime (float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
 cudaError_t
 cudaStreamBeginCapture (cudaStream_t stream, cudaStreamCaptureMode mode)
 {
-  if (stream->captures)
-    return report (cudaErrorInvalidValue);
+  static std::atomic<uint64_t> number;
+  if (stream->captures || capturing != nullptr)
+    return fake_cuda_report (cudaErrorInvalidValue);
   stream->captures = true;
+  stream->capture = ++number;
+  capturing = stream;
   stream->invalid = false;
   stream->graph = std::make_unique<OrtrainFakeGraph> ();
-  return report (get_sticky ());
+  return fake_cuda_report (fake_cuda_get_sticky ());
 }
 
 cudaError_t
 cudaStreamEndCapture (cudaStream_t stream, cudaGraph_t *graph)
 {
-  stream->captures = false;
   *graph = nullptr;
+  if (capturing != stream)
+    return fake_cuda_report (cudaErrorStreamCaptureWrongThread);
+  stream->captures = false;
+  capturing = nullptr;
   if (stream->invalid)
-    return report (cudaErrorStreamCaptureInvalidated);
+    return fake_cuda_report (cudaErrorStreamCaptureInvalidated);
   *graph = stream->graph.release ();
-  return report (get_sticky ());
+  return fake_cuda_report (fake_cuda_get_sticky ());
 }
 
 cudaError_t
@@ -724,14 +680,16 @@ cudaGraphInstantiate (cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long lo
 {
   COUNT (n_captures);
   *exec = new OrtrainFakeGraphExec{ graph->operations };
-  return report (get_sticky ());
+  return fake_cuda_report (fake_cuda_get_sticky ());
 }
 
 cudaError_t
 cudaGraphLaunch (cudaGraphExec_t exec, cudaStream_t stream)
 {
-  if (get_sticky () != cudaSuccess)
-    return report (get_sticky ());
+  if (fake_cuda_get_sticky () != cudaSuccess)
+    return fake_cuda_report (fake_cuda_get_sticky ());
+  if (fake_cuda_device != stream->device)
+    return fake_cuda_report (cudaErrorInvalidResourceHandle);
   stream->has_graphs = true;
   COUNT (n_graph_launches);
   COUNT (n_submissions);
@@ -756,56 +714,4 @@ cudaGraphExecDestroy (cudaGraphExec_t exec)
 {
   delete exec;
   return cudaSuccess;
-}
-
-cudaError_t
-cudaGetLastError (void)
-{
-  const cudaError_t error = last_error;
-  last_error = cudaSuccess;
-  return error;
-}
-
-cudaError_t
-cudaPeekAtLastError (void)
-{
-  return last_error;
-}
-
-const char *
-cudaGetErrorName (cudaError_t error)
-{
-  switch (error)
-    {
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorNoDevice:
-      return "cudaErrorNoDevice";
-    case cudaErrorLaunchFailure:
-      return "cudaErrorLaunchFailure";
-    default:
-      return "cudaError";
-    }
-}
-
-const char *
-cudaGetErrorString (cudaError_t error)
-{
-  switch (error)
-    {
-    case cudaSuccess:
-      return "no error";
-    case cudaErrorMemoryAllocation:
-      return "out of memory";
-    case cudaErrorNoDevice:
-      return "no CUDA-capable device is detected";
-    case cudaErrorLaunchFailure:
-      return "unspecified launch failure";
-    case cudaErrorStreamCaptureUnsupported:
-      return "operation not permitted when stream is capturing";
-    case cudaErrorStreamCaptureInvalidated:
-      return "operation failed due to a previous error during capture";
-    default:
-      return "emulated error";
-    }
 }

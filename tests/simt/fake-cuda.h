@@ -8,12 +8,15 @@
 /* What the emulated device can do beside CUDA's own functions: for the emulated libraries, and for tests.
  *
  * Its memory cannot be touched by the host while all streams are idle, each stream is a thread that runs late and out of
- * phase with the others, captured graphs are recorded and replayed. Environment:
+ * phase with the others, captured graphs are recorded and replayed. The legacy stream (0), to which cudaMemset belongs,
+ * runs late: when somebody waits for it, or when other streams have run what came after. Environment:
  *   ORTRAIN_FAKE_CUDA_FAIL=N        the N-th allocation of device memory, and all after it, fail
  *   ORTRAIN_FAKE_CUDA_LOST=N        the N-th operation that a stream runs fails, and with it all that follow
  *   ORTRAIN_FAKE_CUDA_LOST_SUBMITTING=N   the same at the N-th operation that is submitted, within the call that does
  *   ORTRAIN_FAKE_CUDA_MEMORY=BYTES  of the device
  *   ORTRAIN_FAKE_CUDA_NONE=1        there is no device
+ *   ORTRAIN_FAKE_CUDA_DEVICES=N     1 if not set; all but the first have no memory, and run nothing of the first one's
+ *   ORTRAIN_FAKE_CUDA_PROCESSORS=N  multiprocessors, 2 if not set
  *   ORTRAIN_FAKE_CUDA_CHOICES=N     libraries number their algorithms and engines from N, and take no others
  *   ORTRAIN_SIMT_ORDER=forward|reverse|shuffled   of the threads of a block, between barriers */
 
@@ -39,6 +42,7 @@ extern "C"
     uint64_t n_early_copies;    /* from the host, on a stream that launches no graphs */
     uint64_t n_submissions;     /* launches, copies and fills by the host, a graph as one */
     uint64_t n_allocations;     /* of device memory */
+    uint64_t n_legacy;          /* operations of the legacy stream, which nothing of ours is ordered with */
   } OrtrainFakeCudaCounts;
 
   OrtrainFakeCudaCounts ortrain_fake_cuda_get_counts (void);

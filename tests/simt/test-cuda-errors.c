@@ -154,6 +154,34 @@ test_lost (gconstpointer data)
     }
 }
 
+/* ---- several devices ---- */
+
+/* A thread that has chosen another device for something else trains on the first one, and finds its choice again. */
+static void
+test_other_device (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  int device = -1;
+  g_setenv ("ORTRAIN_FAKE_CUDA_DEVICES", "2", TRUE);
+  g_assert_cmpint (cudaSetDevice (1), ==, cudaSuccess);
+  {
+    g_autoptr (OrtrainTrainingSession) session = make_session (model, "cuda", &error),
+                                       cpu = make_session (model, "cpu", &error);
+    g_assert_no_error (error);
+    for (guint s = 0; s < 4; s++)
+      {
+        const double loss = step (session, model, s, &error), want = step (cpu, model, s, &error);
+        g_assert_no_error (error);
+        assert_near (loss, want);
+        g_assert_cmpint (cudaGetDevice (&device), ==, cudaSuccess);
+        g_assert_cmpint (device, ==, 1);
+      }
+  }
+  g_assert_cmpint (cudaSetDevice (0), ==, cudaSuccess);
+  g_unsetenv ("ORTRAIN_FAKE_CUDA_DEVICES");
+}
+
 /* ---- captures ---- */
 
 typedef struct
@@ -398,6 +426,7 @@ main (int argc, char *argv[])
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda-errors/allocations", test_allocations);
   g_test_add_func ("/cuda-errors/small-device", test_small_device);
+  g_test_add_func ("/cuda-errors/other-device", test_other_device);
   g_test_add_data_func ("/cuda-errors/lost/running", "ORTRAIN_FAKE_CUDA_LOST", test_lost);
   g_test_add_data_func ("/cuda-errors/lost/submitting", "ORTRAIN_FAKE_CUDA_LOST_SUBMITTING", test_lost);
   g_test_add_func ("/cuda-errors/lost/subprocess", lose_device);

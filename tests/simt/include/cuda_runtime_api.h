@@ -22,11 +22,16 @@ extern "C"
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorDevicesUnavailable = 46,
+    cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
+    cudaErrorMisalignedAddress = 716,
     cudaErrorLaunchFailure = 719,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorStreamCaptureIsolation = 905,
+    cudaErrorCapturedEvent = 907,
+    cudaErrorStreamCaptureWrongThread = 908,
   } cudaError_t;
 
   typedef struct OrtrainFakeStream *cudaStream_t;
@@ -54,6 +59,21 @@ extern "C"
 #define cudaEventDisableTiming 2
 #define cudaHostAllocDefault 0
 
+  enum cudaMemoryType
+  {
+    cudaMemoryTypeUnregistered,
+    cudaMemoryTypeHost,
+    cudaMemoryTypeDevice,
+    cudaMemoryTypeManaged,
+  };
+
+  struct cudaPointerAttributes
+  {
+    enum cudaMemoryType type;
+    int device;
+    void *devicePointer, *hostPointer;
+  };
+
   struct cudaDeviceProp
   {
     char name[256];
@@ -66,16 +86,21 @@ extern "C"
   cudaError_t cudaGetDeviceCount (int *count);
   cudaError_t cudaGetDeviceProperties (struct cudaDeviceProp *properties, int device);
   cudaError_t cudaSetDevice (int device);
+  cudaError_t cudaGetDevice (int *device);
+  cudaError_t cudaDeviceSynchronize (void);
   cudaError_t cudaDriverGetVersion (int *version);
   cudaError_t cudaRuntimeGetVersion (int *version);
   cudaError_t cudaMalloc (void **address, size_t n_bytes);
   cudaError_t cudaFree (void *address);
   cudaError_t cudaHostAlloc (void **address, size_t n_bytes, unsigned int flags);
   cudaError_t cudaFreeHost (void *address);
+  cudaError_t cudaPointerGetAttributes (struct cudaPointerAttributes *attributes, const void *address);
   cudaError_t cudaMemGetInfo (size_t *available, size_t *total);
   cudaError_t cudaMemset (void *address, int byte, size_t n_bytes);
   cudaError_t cudaMemcpyAsync (void *destination, const void *source, size_t n_bytes, cudaMemcpyKind kind,
                                cudaStream_t stream);
+  cudaError_t cudaMemcpy2DAsync (void *destination, size_t destination_pitch, const void *source, size_t source_pitch,
+                                 size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t stream);
   cudaError_t cudaMemsetAsync (void *address, int byte, size_t n_bytes, cudaStream_t stream);
   cudaError_t cudaStreamCreateWithFlags (cudaStream_t *stream, unsigned int flags);
   cudaError_t cudaStreamDestroy (cudaStream_t stream);

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "cuda_runtime_api.h"
+
+#include <cstddef>
+#include <cstdint>
+
+/* What the files of the emulated runtime share. */
+
+/* A number in the environment. */
+uint64_t fake_cuda_get_setting (const char *name, uint64_t fallback);
+
+/* Keeps an error for cudaGetLastError, of the same thread, and returns it. */
+cudaError_t fake_cuda_report (cudaError_t error);
+/* What every call says from now on: the device is lost. The first reason stays. */
+void fake_cuda_lose (cudaError_t error);
+/* cudaSuccess: it is not. */
+cudaError_t fake_cuda_get_sticky (void);
+
+/* The device of the calling thread: cudaSetDevice. */
+extern thread_local int fake_cuda_device;
+/* For functions that nothing may call while it captures a stream: then the capture is lost, and this is an error. */
+cudaError_t fake_cuda_check_capture (void);
+
+/* The memory of the device can be touched while it is opened more often than closed. */
+void fake_cuda_open_memory (void);
+void fake_cuda_close_memory (void);
+bool fake_cuda_is_device (const void *address);
+bool fake_cuda_is_pinned (const void *address);
+size_t fake_cuda_get_total (void);

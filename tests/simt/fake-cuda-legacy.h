@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <functional>
+
+/* The legacy stream, which streams that do not block neither wait for nor hold up: what it is given runs when somebody
+ * waits for it, or else late, when other streams have run some operations that came after it. */
+void fake_cuda_add_legacy (std::function<void (void)> run);
+void fake_cuda_run_legacy (void);
+/* Another stream has run an operation. */
+void fake_cuda_age_legacy (void);
