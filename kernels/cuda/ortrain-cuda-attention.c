@@ -293,24 +293,21 @@ reserve_bias (OrtrainKernelSetup *setup, AttentionConstants *constants)
   constants->lengths = reserve (setup, find_keys (attention) * 2);
 }
 
+/* NULL: cuDNN has none, and says why. */
 static OrtrainDnnPlan *
-plan_forward (OrtrainKernelSetup *setup, AttentionConstants *constants)
+plan_forward (OrtrainKernelSetup *setup, AttentionConstants *constants, GError **refusal)
 {
   OrtrainDnnTarget target;
-  g_autoptr (GError) refusal = NULL;
   g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
   ortrain_dnn_target_init (&target, setup);
   target.search = ORTRAIN_CONV_ALGO_SEARCH_DEFAULT;
   ortrain_dnn_compose_attention (graph, &constants->again, &constants->shape, &constants->forward_tensors);
-  OrtrainDnnPlan *plan = ortrain_dnn_plan (graph, &target, &refusal);
-  if (refusal != NULL)
-    g_debug ("%s: %s", setup->op_type, refusal->message);
-  return plan;
+  return ortrain_dnn_plan (graph, &target, refusal);
 }
 
 /* dy lies as the operator says, y as `again` does. */
 static OrtrainDnnPlan *
-plan_backward (OrtrainKernelSetup *setup, AttentionConstants *constants)
+plan_backward (OrtrainKernelSetup *setup, AttentionConstants *constants, GError **refusal)
 {
   const OrtrainCudaProvider *provider = (const OrtrainCudaProvider *) setup->provider;
   OrtrainCudaAttention attention = constants->again;
@@ -324,14 +321,12 @@ plan_backward (OrtrainKernelSetup *setup, AttentionConstants *constants)
   attention.y = constants->attention.y;
   for (guint i = 0; i < (provider->options.fixed_partition ? 1 : 2) && plan == NULL; i++)
     {
-      g_autoptr (GError) refusal = NULL;
+      g_clear_error (refusal);
       constants->shape.accumulates = i == 1;
       memset (graph, 0, sizeof *graph);
       ortrain_dnn_compose_attention_grad (graph, &attention, &constants->again.y, &constants->shape,
                                           &constants->backward_tensors);
-      plan = ortrain_dnn_plan (graph, &target, &refusal);
-      if (refusal != NULL)
-        g_debug ("%s: %s", setup->op_type, refusal->message);
+      plan = ortrain_dnn_plan (graph, &target, refusal);
     }
   return plan;
 }
@@ -494,11 +489,12 @@ prepare_forward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operand
   AttentionConstants *constants = set_constants (setup, operands, &attention, 2);
   if (!is_eligible (&attention))
     return TRUE;
+  g_autoptr (GError) refusal = NULL;
   constants->again = attention;
   describe_bias (constants);
-  constants->forward = plan_forward (setup, constants);
+  constants->forward = plan_forward (setup, constants, &refusal);
   if (constants->forward == NULL)
-    return TRUE;
+    return ortrain_cuda_fall_back (setup, "dnn-fallbacks", refusal->message, error);
   setup->workspace_bytes = ortrain_dnn_plan_get_workspace_bytes (constants->forward);
   reserve_bias (setup, constants);
   if (attention.lse_dtype == ORTRAIN_DTYPE_UNDEFINED)
@@ -570,6 +566,7 @@ prepare_backward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operan
     eligible = setup->outputs[k].dtype == ORTRAIN_DTYPE_UNDEFINED || setup->outputs[k].dtype == attention.q.dtype;
   if (eligible)
     {
+      g_autoptr (GError) refusal = NULL;
       OrtrainCudaAttentionSide *y = &constants->again.y;
       constants->again = attention;
       if (!constants->is_packed) /* y is computed again, rows behind each other */
@@ -579,12 +576,15 @@ prepare_backward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operan
         }
       describe_bias (constants);
       if (!constants->is_packed)
-        constants->forward = plan_forward (setup, constants);
+        constants->forward = plan_forward (setup, constants, &refusal);
       constants->backward =
-          constants->is_packed || constants->forward != NULL ? plan_backward (setup, constants) : NULL;
+          constants->is_packed || constants->forward != NULL ? plan_backward (setup, constants, &refusal) : NULL;
+      if (constants->backward == NULL && !ortrain_cuda_fall_back (setup, "dnn-fallbacks", refusal->message, error))
+        return FALSE;
     }
   if (constants->backward != NULL)
     {
+      ORTRAIN_CUDA_COUNT (constants->shape.accumulates ? "attention-by-chance" : "attention-in-order");
       setup->workspace_bytes = ortrain_dnn_plan_get_workspace_bytes (constants->backward);
       if (constants->forward != NULL)
         setup->workspace_bytes =

@@ -87,20 +87,18 @@ read_shape (const OrtrainKernelSetup *setup, const OrtrainOperand *large, const 
   return TRUE;
 }
 
+/* NULL: cuDNN has none, and says why. */
 static OrtrainDnnPlan *
 try_plan (const OrtrainKernelSetup *setup, const OrtrainCudaConv *conv, cudnnBackendDescriptorType_t type,
-          gboolean with_bias, gboolean exact_in_tf32)
+          gboolean with_bias, gboolean exact_in_tf32, GError **refusal)
 {
   OrtrainDnnTarget target;
-  g_autoptr (GError) refusal = NULL;
   g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
   ortrain_dnn_target_init (&target, setup);
   target.allow_tf32 = target.allow_tf32 || exact_in_tf32;
   ortrain_dnn_compose_convolution (graph, conv, type, with_bias);
-  OrtrainDnnPlan *plan = ortrain_dnn_plan (graph, &target, &refusal);
-  if (refusal != NULL)
-    g_debug ("%s: %s", setup->op_type, refusal->message);
-  return plan;
+  g_clear_error (refusal);
+  return ortrain_dnn_plan (graph, &target, refusal);
 }
 
 static gsize
@@ -111,37 +109,39 @@ reserve (OrtrainKernelSetup *setup, gint64 n_elements)
   return offset;
 }
 
-/* Without an engine the plain kernels stay. */
-static void
-find_plan (OrtrainKernelSetup *setup, ConvConstants *constants, cudnnBackendDescriptorType_t type)
+/* Without an engine the plain kernels stay. FALSE: they may not. */
+static gboolean
+find_plan (OrtrainKernelSetup *setup, ConvConstants *constants, cudnnBackendDescriptorType_t type, GError **error)
 {
+  g_autoptr (GError) refusal = NULL;
   const OrtrainCudaConv *conv = &constants->conv;
   const OrtrainDType *dtypes = constants->dtypes;
   const gboolean uniform = dtypes[0] == dtypes[1] && dtypes[0] == dtypes[2];
   const gboolean narrow = dtypes[0] != ORTRAIN_DTYPE_FLOAT32 && dtypes[1] != ORTRAIN_DTYPE_FLOAT32;
   if (dtypes[0] == ORTRAIN_DTYPE_FLOAT64 || conv->n_images < 1 || conv->large_channels < 1 || conv->small_channels < 1)
-    return;
+    return TRUE;
   for (guint i = 0; i < 3; i++)
     if (conv->large[i] < 1 || conv->small[i] < 1 || conv->kernel[i] < 1 || conv->pad[i] < 0)
-      return;
+      return TRUE;
   if (uniform && constants->has_bias && constants->forward)
-    constants->plan = try_plan (setup, conv, type, TRUE, FALSE);
+    constants->plan = try_plan (setup, conv, type, TRUE, FALSE, &refusal);
   constants->bias_in_plan = constants->plan != NULL;
   if (constants->plan == NULL && uniform && (!constants->has_bias || dtypes[2] == ORTRAIN_DTYPE_FLOAT32))
-    constants->plan = try_plan (setup, conv, type, FALSE, FALSE);
+    constants->plan = try_plan (setup, conv, type, FALSE, FALSE, &refusal);
   if (constants->plan == NULL && (dtypes[0] != ORTRAIN_DTYPE_FLOAT32 || !uniform))
     {
       OrtrainCudaConv wide = *conv;
       wide.large_dtype = wide.small_dtype = wide.weight_dtype = ORTRAIN_DTYPE_FLOAT32;
-      constants->plan = try_plan (setup, &wide, type, FALSE, narrow);
+      constants->plan = try_plan (setup, &wide, type, FALSE, narrow, &refusal);
       constants->is_wide = constants->plan != NULL;
     }
   if (constants->plan == NULL)
-    return;
+    return ortrain_cuda_fall_back (setup, "dnn-fallbacks", refusal->message, error);
   setup->workspace_bytes = ortrain_dnn_plan_get_workspace_bytes (constants->plan);
   for (guint i = 0; i < 3; i++)
     if (constants->is_wide && dtypes[i] != ORTRAIN_DTYPE_FLOAT32)
       constants->offsets[i] = reserve (setup, constants->n_elements[i]);
+  return TRUE;
 }
 
 static ConvConstants *
@@ -180,10 +180,10 @@ prepare_conv (OrtrainKernelSetup *setup, GError **error)
       (forward || transposed) && setup->n_inputs > 2 && setup->inputs[2].dtype != ORTRAIN_DTYPE_UNDEFINED;
   if (constants->has_bias)
     constants->conv.bias_dtype = setup->inputs[2].dtype;
-  find_plan (setup, constants,
-             forward ? CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR
-                     : CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
-  return TRUE;
+  return find_plan (setup, constants,
+                    forward ? CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR
+                            : CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                    error);
 }
 
 /* The library's part. result: where its result goes, or a place in the workspace. Returns that; NULL: it cannot. */
@@ -251,7 +251,8 @@ prepare_grad_weight (OrtrainKernelSetup *setup, GError **error)
     return FALSE;
   ConvConstants *constants = new_constants (setup, &conv);
   setup->can_accumulate = 1;
-  find_plan (setup, constants, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
+  if (!find_plan (setup, constants, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, error))
+    return FALSE;
   if (constants->plan != NULL && weights->dtype == ORTRAIN_DTYPE_FLOAT32)
     constants->offsets[2] = reserve (setup, weights->n_elements);
   return TRUE;

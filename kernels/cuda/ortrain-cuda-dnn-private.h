@@ -112,8 +112,6 @@ gboolean ortrain_dnn_run (OrtrainDnnPlan *self, const OrtrainKernelCall *call, v
                           gpointer workspace);
 /* Whether the heuristics were not asked: the disk cache had their answer. */
 gboolean ortrain_dnn_plan_is_remembered (const OrtrainDnnPlan *self);
-/* Of the library, 91900 for 9.19.0; 0: it is missing. */
-gsize ortrain_dnn_get_version (void);
 
 #define ORTRAIN_DNN_MAX_ENGINES 32
 #define ORTRAIN_DNN_MAX_KNOBS 64

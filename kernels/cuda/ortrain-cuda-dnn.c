@@ -528,6 +528,7 @@ make_key (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target)
 OrtrainDnnPlan *
 ortrain_dnn_plan (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target, GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE;
   static GMutex lock;
   static GHashTable *plans;
   static gsize told;
@@ -596,13 +597,6 @@ guint
 ortrain_dnn_plan_get_notes (OrtrainDnnPlan *self, guint engine)
 {
   return make_config (ortrain_cuda_open_cudnn (NULL), self, engine) ? self->engines[engine].notes : G_MAXUINT;
-}
-
-gsize
-ortrain_dnn_get_version (void)
-{
-  const OrtrainCudnn *api = ortrain_cuda_open_cudnn (NULL);
-  return api != NULL ? api->cudnnGetVersion () : 0;
 }
 
 /* ---- running ---- */
@@ -779,21 +773,24 @@ gboolean
 ortrain_dnn_run (OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *const *addresses, gpointer workspace)
 {
   const OrtrainCudnn *api = ortrain_cuda_open_cudnn (NULL);
+  OrtrainStream *stream = ortrain_cuda_get_stream (call);
+  const gboolean is_strict = stream->provider->is_strict;
   g_autoptr (GError) error = NULL;
   workspace = (gpointer) (((guintptr) workspace + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT);
   g_mutex_lock (&self->lock);
-  if (!self->failed && self->execution == NULL)
-    {
-      self->failed = !open_handle (api, ortrain_cuda_get_stream (call), &error) ||
-                     !make_ready (api, self, call, addresses, workspace, &error);
-      if (self->failed)
-        g_message ("%s; a plain kernel, which is slower, takes its place",
-                   error != NULL ? error->message : "cuDNN cannot run an operation");
-    }
+  const gboolean is_new = !self->failed && self->execution == NULL;
+  if (is_new)
+    self->failed = !open_handle (api, stream, &error) || !make_ready (api, self, call, addresses, workspace, &error);
   const gboolean runs = !self->failed;
-  if (runs && (!open_handle (api, ortrain_cuda_get_stream (call), &error) ||
-               !execute (api, self, self->execution, call, addresses, workspace, &error)))
+  const char *reason = error != NULL ? error->message : "cuDNN cannot run an operation";
+  if (!runs && is_strict)
+    ortrain_cuda_fail (call, "%s; ORTRAIN_CUDA_STRICT forbids a slower kernel in its place", reason);
+  else if (!runs && is_new)
+    g_message ("%s; a plain kernel, which is slower, takes its place", reason);
+  else if (runs && (!open_handle (api, stream, &error) ||
+                    !execute (api, self, self->execution, call, addresses, workspace, &error)))
     ortrain_cuda_fail (call, "%s", error->message);
   g_mutex_unlock (&self->lock);
-  return runs;
+  ORTRAIN_CUDA_COUNT (runs ? "dnn-runs" : "dnn-fallbacks");
+  return runs || is_strict;
 }

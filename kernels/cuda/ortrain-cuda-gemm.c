@@ -66,6 +66,16 @@ get_compute_type (const OrtrainCudaProvider *provider, OrtrainDType dtype)
                                                                         : CUBLAS_COMPUTE_32F;
 }
 
+/* Whether all matrices have rows that begin at multiples of 16 bytes, without which the library has slower kernels only. */
+static gboolean
+is_aligned (const OrtrainCudaGemmShape *s)
+{
+  const gint64 size = (gint64) ortrain_cuda_library->dtype_get_size (s->dtype);
+  const gint64 result_size = (gint64) ortrain_cuda_library->dtype_get_size (s->result_dtype);
+  return ((s->trans_a ? s->k : s->m) == 1 || s->lda * size % 16 == 0) &&
+         ((s->trans_b ? s->n : s->k) == 1 || s->ldb * size % 16 == 0) && (s->m == 1 || s->ldc * result_size % 16 == 0);
+}
+
 static gboolean
 describe (OrtrainCudaGemm *self, const OrtrainCudaProvider *provider)
 {
@@ -218,7 +228,14 @@ ortrain_cuda_gemm_new (const OrtrainKernelSetup *setup, const OrtrainCudaGemmSha
   self->shape = *shape;
   self->lt = lt;
   if (handle != NULL && shape->n_batch <= G_MAXINT32 && describe (self, provider) && choose (self, provider, handle))
-    return self;
+    {
+      const gboolean is_fused =
+          shape->adds_bias || shape->gelu != ORTRAIN_CUDA_GELU_NONE || shape->sums != ORTRAIN_CUDA_SUMS_NONE;
+      ORTRAIN_CUDA_COUNT (is_fused ? "products-fused" : "products-plain");
+      if (!is_aligned (shape))
+        ORTRAIN_CUDA_COUNT ("products-unaligned");
+      return self;
+    }
   ortrain_cuda_gemm_free (self);
   ortrain_cuda_refuse (setup, error,
                        "cuBLASLt has no product of [%" G_GINT64_FORMAT ", %" G_GINT64_FORMAT "] and [%" G_GINT64_FORMAT

@@ -67,6 +67,8 @@ typedef struct
  * lacks a function. From any thread. */
 const OrtrainCublasLt *ortrain_cuda_open_cublaslt (GError **error);
 const OrtrainCudnn *ortrain_cuda_open_cudnn (GError **error);
+/* 91900 for 9.19.0; 0: it is missing. */
+gsize ortrain_dnn_get_version (void);
 const OrtrainNccl *ortrain_cuda_open_nccl (GError **error);
 /* "cuBLASLt 13.1.0, cuDNN 9.19.0, NCCL 2.28.9"; in the place of a version why the library cannot be opened. Transfer full.
  */

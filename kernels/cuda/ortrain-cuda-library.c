@@ -106,6 +106,13 @@ ortrain_cuda_open_cudnn (GError **error)
   return is_open ? &table : NULL;
 }
 
+gsize
+ortrain_dnn_get_version (void)
+{
+  const OrtrainCudnn *api = ortrain_cuda_open_cudnn (NULL);
+  return api != NULL ? api->cudnnGetVersion () : 0;
+}
+
 const OrtrainNccl *
 ortrain_cuda_open_nccl (GError **error)
 {

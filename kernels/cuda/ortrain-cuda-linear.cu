@@ -61,6 +61,10 @@ prepare (OrtrainKernelSetup *setup, GError **error)
       self->gemm = ortrain_cuda_gemm_new (setup, &shape, NULL);
       self->has_sums = self->gemm != NULL;
       shape.sums = ORTRAIN_CUDA_SUMS_NONE;
+      if (self->gemm == NULL &&
+          !ortrain_cuda_fall_back (setup, "product-fallbacks",
+                                   "cuBLASLt has no product that also sums the gradient of the bias", error))
+        return FALSE;
       if (self->gemm == NULL)
         self->gemm = ortrain_cuda_gemm_new (setup, &shape, error);
       if (self->gemm == NULL)
@@ -173,6 +177,9 @@ prepare_forward (OrtrainKernelSetup *setup, GError **error)
       self->gemm = ortrain_cuda_gemm_new (setup, &shape, NULL);
       self->at_once = self->gemm != NULL;
       shape.gelu = ORTRAIN_CUDA_GELU_NONE;
+      if (self->gemm == NULL && !ortrain_cuda_fall_back (setup, "product-fallbacks",
+                                                         "cuBLASLt has no product that also computes Gelu", error))
+        return FALSE;
     }
   if (self->gemm == NULL)
     self->gemm = ortrain_cuda_gemm_new (setup, &shape, error);

@@ -58,22 +58,23 @@ ortrain_dnn_compose_pool (OrtrainDnnGraph *graph, const OrtrainCudaPool *pool)
   return TRUE;
 }
 
-OrtrainDnnPlan *
-ortrain_cuda_pool_find_plan (OrtrainKernelSetup *setup, const OrtrainCudaPool *pool)
+gboolean
+ortrain_cuda_pool_find_plan (OrtrainKernelSetup *setup, const OrtrainCudaPool *pool, OrtrainDnnPlan **plan,
+                             GError **error)
 {
   OrtrainDnnTarget target;
   g_autoptr (GError) refusal = NULL;
   g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
+  *plan = NULL;
   /* without the library nothing is slower: there is nothing to say */
   if (ortrain_dnn_get_version () == 0 || !ortrain_dnn_compose_pool (graph, pool))
-    return NULL;
+    return TRUE;
   ortrain_dnn_target_init (&target, setup);
-  OrtrainDnnPlan *plan = ortrain_dnn_plan (graph, &target, &refusal);
-  if (refusal != NULL)
-    g_debug ("%s: %s", setup->op_type, refusal->message);
-  if (plan != NULL)
-    setup->workspace_bytes = ortrain_dnn_plan_get_workspace_bytes (plan);
-  return plan;
+  *plan = ortrain_dnn_plan (graph, &target, &refusal);
+  if (*plan == NULL)
+    return ortrain_cuda_fall_back (setup, "dnn-fallbacks", refusal->message, error);
+  setup->workspace_bytes = ortrain_dnn_plan_get_workspace_bytes (*plan);
+  return TRUE;
 }
 
 gboolean

@@ -17,8 +17,9 @@ typedef struct
 typedef struct _OrtrainDnnPlan OrtrainDnnPlan;
 
 /* cuDNN's plan of a pool; NULL: it has none, or it would compute something else, and plain kernels do. For prepare, whose
- * workspace is set. */
-OrtrainDnnPlan *ortrain_cuda_pool_find_plan (OrtrainKernelSetup *setup, const OrtrainCudaPool *pool);
+ * workspace is set. FALSE: plain kernels may not. */
+gboolean ortrain_cuda_pool_find_plan (OrtrainKernelSetup *setup, const OrtrainCudaPool *pool, OrtrainDnnPlan **plan,
+                                      GError **error);
 /* FALSE: nothing was submitted. */
 gboolean ortrain_cuda_pool_run_plan (OrtrainDnnPlan *plan, const OrtrainKernelCall *call);
 

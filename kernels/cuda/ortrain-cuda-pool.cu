@@ -596,15 +596,15 @@ describe (const OrtrainKernelSetup *setup, Constants *c)
 }
 
 /* cuDNN writes no places of maxima that the gradient could use, and both operands have one type. */
-static OrtrainDnnPlan *
-find_plan (OrtrainKernelSetup *setup, const Constants *c)
+static gboolean
+find_plan (OrtrainKernelSetup *setup, Constants *c, GError **error)
 {
   const Window *w = &c->window;
   const bool backward = c->kind == POOL_AVERAGE_GRAD;
   const bool is_max = c->kind == POOL_MAX && c->types.outputs[1] == ORTRAIN_DTYPE_UNDEFINED;
   const OrtrainOperand *large = backward ? &setup->outputs[0] : &setup->inputs[0];
   if (!(is_max || backward || c->kind == POOL_AVERAGE) || setup->inputs[0].dtype != setup->outputs[0].dtype)
-    return NULL;
+    return TRUE;
   OrtrainCudaPool pool = {};
   pool.n_images = large->dims[0];
   pool.n_channels = large->dims[1];
@@ -622,7 +622,7 @@ find_plan (OrtrainKernelSetup *setup, const Constants *c)
       pool.pad[d] = w->pad[d];
       pool.pad_end[d] = w->pad_end[d];
     }
-  return ortrain_cuda_pool_find_plan (setup, &pool);
+  return ortrain_cuda_pool_find_plan (setup, &pool, &c->plan, error);
 }
 
 static gboolean
@@ -634,7 +634,8 @@ prepare_pool (OrtrainKernelSetup *setup, GError **error)
     return ortrain_cuda_refuse (setup, error, "%s", wrong);
   const gint64 places = (gint64) c->window.n_places[0] * c->window.n_places[1] * c->window.n_places[2];
   setup->flops = (double) (c->n_planes * MAX (c->n_in, c->n_out)) * (double) MAX (2, places);
-  c->plan = find_plan (setup, c);
+  if (!find_plan (setup, c, error))
+    return FALSE;
   setup->constants = g_steal_pointer (&c);
   setup->constants_free = g_free;
   return TRUE;

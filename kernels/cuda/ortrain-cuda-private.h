@@ -33,6 +33,8 @@ typedef struct
   OrtrainProviderOptions options;
   float *numbers;        /* in the memory of the device: the constants below */
   cudaStream_t clearing; /* where new memory is cleared */
+  gboolean
+      is_strict; /* ORTRAIN_CUDA_STRICT: what a library refuses is an error, and no slower kernel takes its place */
 } OrtrainCudaProvider;
 
 /* What the memory of the device holds at OrtrainCudaProvider.numbers, for libraries that read scalars there. */
@@ -78,6 +80,12 @@ gboolean ortrain_cuda_refuse (const OrtrainKernelSetup *setup, GError **error, c
 gboolean ortrain_cuda_check (cudaError_t code, const char *what, GError **error);
 /* For run, which returns nothing: remembered, and reported by submit. */
 void ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...) G_GNUC_PRINTF (2, 3);
+/* What was done, under names of ours, for OrtrainLibraryFunctions.count. */
+#define ORTRAIN_CUDA_COUNT(name) ortrain_cuda_library->count ("cuda", (name))
+/* For prepare, where a library refuses what it should compute, for a reason that it gave: counted, and with a strict
+ * provider an error. FALSE: it is one. */
+gboolean ortrain_cuda_fall_back (const OrtrainKernelSetup *setup, const char *counter, const char *reason,
+                                 GError **error);
 /* Multiprocessors of the device in use, for the sizes of grids. */
 guint ortrain_cuda_get_n_processors (const OrtrainKernelCall *call);
 

@@ -41,6 +41,19 @@ ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...)
   g_prefix_error (&stream->failure, "The device 'cuda' failed at step %u: ", call->plan_step);
 }
 
+gboolean
+ortrain_cuda_fall_back (const OrtrainKernelSetup *setup, const char *counter, const char *reason, GError **error)
+{
+  const OrtrainCudaProvider *provider = (const OrtrainCudaProvider *) setup->provider;
+  ORTRAIN_CUDA_COUNT (counter);
+  if (!provider->is_strict)
+    {
+      g_debug ("%s: %s", setup->op_type, reason);
+      return TRUE;
+    }
+  return ortrain_cuda_refuse (setup, error, "%s; ORTRAIN_CUDA_STRICT forbids a slower kernel in its place", reason);
+}
+
 guint
 ortrain_cuda_get_n_processors (const OrtrainKernelCall *call)
 {
@@ -331,6 +344,16 @@ cuda_capture (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelC
           stream->is_uncapturable ? "it copies from or to ordinary memory of the host" : cudaGetErrorString (ended);
       if (graph != NULL)
         cudaGraphDestroy (graph);
+      ORTRAIN_CUDA_COUNT ("uncaptured-segments");
+      if (((const OrtrainCudaProvider *) self)->is_strict)
+        {
+          g_set_error (
+              error, ortrain_cuda_library->device_error_quark (), ORTRAIN_DEVICE_ERROR_FAILED,
+              "The device 'cuda' failed at step %u: no CUDA graph can be made of it and those up to step %u: %s; "
+              "ORTRAIN_CUDA_STRICT forbids to submit them one by one",
+              calls[0].plan_step, calls[n_calls - 1].plan_step, reason);
+          return NULL;
+        }
       g_message ("A range of %u calls runs without a CUDA graph: %s", n_calls, reason);
       return g_steal_pointer (&capture);
     }
@@ -347,7 +370,10 @@ cuda_capture (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelC
       made = ortrain_cuda_check (cudaGraphInstantiate (&capture->graph, graph, 0), "making a CUDA graph", error);
       cudaGraphDestroy (graph);
     }
-  return made ? g_steal_pointer (&capture) : NULL;
+  if (!made)
+    return NULL;
+  ORTRAIN_CUDA_COUNT ("captures");
+  return g_steal_pointer (&capture);
 }
 
 static gboolean
@@ -468,6 +494,8 @@ ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error
   self->n_processors = (guint) MAX (properties.multiProcessorCount, 1);
   self->capability = (guint) (properties.major * 10 + properties.minor);
   self->options = *options;
+  const char *strict = g_getenv ("ORTRAIN_CUDA_STRICT");
+  self->is_strict = strict != NULL && *strict != '\0' && !g_str_equal (strict, "0");
   cudaDriverGetVersion (&driver);
   self->identity = g_strdup_printf ("%s, capability %u, %u processors, driver %d, runtime %d", self->name,
                                     self->capability, self->n_processors, driver, CUDART_VERSION);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "provider/ortrain-device.h"
 
+#include "core/ortrain-counters-private.h"
 #include "core/ortrain-field-private.h"
 #include "core/ortrain-object-list-private.h"
 #include "provider/ortrain-provider-module-private.h"
@@ -223,4 +224,29 @@ ortrain_device_get_available_memory (OrtrainDevice *self)
   g_return_val_if_fail (ORTRAIN_IS_DEVICE (self), 0);
 
   return self->available_memory;
+}
+
+/**
+ * ortrain_device_get_counters:
+ * @self: a device
+ *
+ * Gets what the device has done in this process up to now, a number for each name. Which names there are depends on the
+ * provider; a name is missing until it was counted once. The CPU counts nothing.
+ *
+ * Results do not say whether a library computed them or a slower kernel in its place: these numbers do. The provider
+ * `cuda` counts `dnn-runs` (operations submitted to cuDNN; those of a CUDA graph when it is captured), `dnn-fallbacks` (that
+ * cuDNN refused, and another kernel computes), `products-fused` and `products-plain` (products of plans that cuBLASLt computes,
+ * with and without bias, activation or sums in the same call), `product-fallbacks` (where it refused to do so),
+ * `products-unaligned` (with rows that do not begin at multiples of 16 bytes), `attention-in-order` and `attention-by-chance`
+ * (gradients of attention in plans, by the order in which cuDNN sums them), `captures` (CUDA graphs), and
+ * `uncaptured-segments` (that could be none). With the environment variable `ORTRAIN_CUDA_STRICT=1`, a fallback is an error.
+ *
+ * Returns: (transfer full): a dictionary of type `a{st}`, sorted by name
+ */
+GVariant *
+ortrain_device_get_counters (OrtrainDevice *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DEVICE (self), NULL);
+
+  return g_variant_ref_sink (ortrain_counters_list (self->name));
 }

@@ -24,5 +24,7 @@ ORTRAIN_AVAILABLE_IN_ALL
 guint64 ortrain_device_get_total_memory (OrtrainDevice *self);
 ORTRAIN_AVAILABLE_IN_ALL
 guint64 ortrain_device_get_available_memory (OrtrainDevice *self);
+ORTRAIN_AVAILABLE_IN_ALL
+GVariant *ortrain_device_get_counters (OrtrainDevice *self);
 
 G_END_DECLS

@@ -11,7 +11,7 @@
  * device is first asked for. They link against GLib alone; what they need of the library comes in a table. Version and
  * size are compared, so a module of another version is left out with a reason. */
 
-#define ORTRAIN_MODULE_VERSION 6
+#define ORTRAIN_MODULE_VERSION 7
 #define ORTRAIN_MODULE_ENTRY "ortrain_provider_module"
 
 typedef struct
@@ -38,6 +38,8 @@ typedef struct
   /* Choices that take long, for later processes: core/ortrain-disk-cache-private.h. */
   GBytes *(*disk_cache_lookup) (const char *kind, gconstpointer key, gsize n_key);
   void (*disk_cache_store) (const char *kind, gconstpointer key, gsize n_key, GBytes *contents);
+  /* Adds one to a number that says what a device has done; from any thread. Names are static. */
+  void (*count) (const char *device, const char *name);
 } OrtrainLibraryFunctions;
 
 typedef struct

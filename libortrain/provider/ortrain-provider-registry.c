@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "provider/ortrain-provider-module-private.h"
 
+#include "core/ortrain-counters-private.h"
 #include "core/ortrain-disk-cache-private.h"
 #include "core/ortrain-text-private.h"
 
@@ -42,6 +43,7 @@ static const OrtrainLibraryFunctions library = {
   .new_cpu = ortrain_provider_new_cpu,
   .disk_cache_lookup = ortrain_disk_cache_lookup,
   .disk_cache_store = ortrain_disk_cache_store,
+  .count = ortrain_counters_add,
 };
 
 /* A module stays loaded: its functions are called as long as the process lives. */

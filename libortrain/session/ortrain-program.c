@@ -548,6 +548,21 @@ ortrain_program_can_join_phases (const OrtrainProgram *self)
          !self->has_streams[ORTRAIN_STREAM_HOST] && !self->has_streams[ORTRAIN_STREAM_SIDE];
 }
 
+/* A provider knows the number of a step, and not its node. */
+static void
+name_step (const OrtrainProgram *self, GError *failure)
+{
+  static const char mark[] = " at step ";
+  const char *found = g_error_matches (failure, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_FAILED)
+                          ? strstr (failure->message, mark)
+                          : NULL;
+  const guint64 s = found != NULL ? g_ascii_strtoull (found + strlen (mark), NULL, 10) : G_MAXUINT64;
+  if (s >= self->n_steps)
+    return;
+  g_autofree char *node = ortrain_node_describe (self->steps[s].node);
+  g_prefix_error (&failure, "%s: ", node);
+}
+
 gboolean
 ortrain_program_submit (OrtrainProgram *self, OrtrainProgramRange range, guint first, guint end,
                         GCancellable *cancellable, GError **error)
@@ -557,7 +572,10 @@ ortrain_program_submit (OrtrainProgram *self, OrtrainProgramRange range, guint f
   const gboolean submitted = submit_steps (self, get_cut (self, range), first, end, cancellable, &failure);
   const gboolean joined = end_streams (self, failure == NULL ? &failure : NULL);
   if (failure != NULL)
-    g_propagate_error (error, g_steal_pointer (&failure));
+    {
+      name_step (self, failure);
+      g_propagate_error (error, g_steal_pointer (&failure));
+    }
   return submitted && joined;
 }
 

@@ -3,6 +3,8 @@
 
 #include "simt/fake-cuda.h"
 
+#include "core/ortrain-counters-private.h"
+
 #define OURS 1, "org.ortrain"
 
 static const OrtrainGradientCase cases[] = {
@@ -255,11 +257,10 @@ run_library (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *c
           kernel_run_try (&forward, &error);
           g_assert_no_error (error);
         }
-      const guint64 before = ortrain_fake_cuda_count_launches ("dnn");
+      const guint64 before = ortrain_counters_get ("cuda", "dnn-runs");
       run_as (&ours, node, in, out, dtypes[d], &forward, cuda);
       *(grad ? &n_backward : &n_forward) += 1;
-      if (ortrain_fake_cuda_is_in_use ())
-        g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn") - before, ==, grad && !packed ? 2 : 1);
+      g_assert_cmpuint (ortrain_counters_get ("cuda", "dnn-runs") - before, ==, grad && !packed ? 2 : 1);
       run_as (&right, node, in, out, dtypes[d], &forward, NULL);
       for (guint k = 0; k < ours.n_outputs; k++)
         if (ours.outputs[k] != NULL)
@@ -273,15 +274,16 @@ run_library (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *c
 }
 
 static void
-test_library (void)
+check_library (guint n_cases, gboolean deterministic)
 {
   g_autoptr (GError) error = NULL;
-  const OrtrainProviderOptions options = { .n_threads = 1 };
+  const OrtrainProviderOptions options = { .n_threads = 1, .fixed_partition = deterministic };
   cuda = ortrain_provider_open ("cuda", &options, &error);
   g_assert_no_error (error);
+  n_forward = n_backward = 0;
   ortrain_gradient_check_set_dtype (ORTRAIN_DTYPE_FLOAT32);
   ortrain_gradient_check_set_observer (run_library, NULL);
-  for (guint i = 0; i < G_N_ELEMENTS (library_cases); i++)
+  for (guint i = 0; i < n_cases; i++)
     {
       g_autofree char *message = NULL;
       if (ortrain_gradient_check (&library_cases[i], &message) < 0)
@@ -289,9 +291,15 @@ test_library (void)
     }
   ortrain_gradient_check_set_observer (NULL, NULL);
   ortrain_gradient_check_set_dtype (ORTRAIN_DTYPE_FLOAT64);
-  g_assert_cmpuint (n_forward, >=, G_N_ELEMENTS (library_cases));
-  g_assert_cmpuint (n_backward, >=, G_N_ELEMENTS (library_cases));
+  g_assert_cmpuint (n_forward, >=, n_cases);
+  g_assert_cmpuint (n_backward, >=, n_cases);
   g_clear_pointer (&cuda, ortrain_provider_unref);
+}
+
+static void
+test_library (void)
+{
+  check_library (G_N_ELEMENTS (library_cases), FALSE);
 }
 
 /* Shapes that it gets wrong are kept from it. */
@@ -304,11 +312,11 @@ test_refused (void)
     { "Attention", "f[1,2,3,12];f[1,2,3,12];f[1,2,3,8]", NULL, OURS },
     { "Attention", "f[1,2,3,8];f[1,2,3,8];f[1,2,3,12]", NULL, OURS },
   };
-  const guint64 before = ortrain_fake_cuda_count_launches ("dnn");
+  const guint64 before = ortrain_counters_get ("cuda", "dnn-runs");
   cuda_check_begin (unpacked);
   cuda_check_cases (refused, G_N_ELEMENTS (refused), TRUE);
   cuda_check_end ();
-  g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn"), ==, before);
+  g_assert_cmpuint (ortrain_counters_get ("cuda", "dnn-runs"), ==, before);
 }
 
 int

@@ -3,6 +3,8 @@
 
 #include "simt/fake-cuda.h"
 
+#include "core/ortrain-counters-private.h"
+
 /* Convolutions through cuDNN's graphs, and the plain kernels where those are refused: float64, operands of several types,
  * pads that differ before and behind. */
 
@@ -38,13 +40,12 @@ static const char *const operators[] = { "Conv", "ConvTranspose", "ConvGradInput
 static void
 test_conv (void)
 {
-  const guint64 before = ortrain_fake_cuda_count_launches ("dnn");
+  const guint64 before = ortrain_counters_get ("cuda", "dnn-runs");
   cuda_check_begin (operators);
   cuda_check_cases (cases, G_N_ELEMENTS (cases), TRUE);
   cuda_check_cases (forward_cases, G_N_ELEMENTS (forward_cases), FALSE);
   cuda_check_end ();
-  if (ortrain_fake_cuda_is_in_use ())
-    g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn"), >, before);
+  g_assert_cmpuint (ortrain_counters_get ("cuda", "dnn-runs"), >, before);
 }
 
 /* What the emulated cuDNN takes goes there, and is not computed by the plain kernels. */
@@ -58,7 +59,7 @@ test_library (void)
   for (guint i = 0; i < 4; i++)
     {
       /* one node: in the same type for all operands, and with others for some */
-      const guint64 launches = ortrain_fake_cuda_count_launches ("dnn");
+      const guint64 runs = ortrain_counters_get ("cuda", "dnn-runs");
       const OrtrainGradientCase forward[] = {
         { "Conv", "f[2,2,5];f[3,2,3];f[3]" },
         { "Conv", "f[1,4,4,4];f[4,2,3,3]", "group=2 pads=[1,1,1,1]" },
@@ -68,8 +69,7 @@ test_library (void)
       cuda_check_begin (NULL);
       cuda_check_cases (&forward[i], 1, FALSE);
       cuda_check_end ();
-      if (ortrain_fake_cuda_is_in_use ())
-        g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn"), >, launches);
+      g_assert_cmpuint (ortrain_counters_get ("cuda", "dnn-runs"), >, runs);
     }
   for (guint i = 0; i < 3; i++)
     g_assert_cmpuint (ortrain_fake_cuda_count_launches (plain[i]), ==, before[i]);

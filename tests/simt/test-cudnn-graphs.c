@@ -3,6 +3,7 @@
 #include "cuda/ortrain-cuda-conv-graph-private.h"
 #include "cuda/ortrain-cuda-pool-graph-private.h"
 
+#include "core/ortrain-counters-private.h"
 #include "core/ortrain-disk-cache-private.h"
 #include "core/ortrain-dtype.h"
 #include "core/ortrain-errors.h"
@@ -20,6 +21,7 @@ static const OrtrainLibraryFunctions functions = {
   .plan_error_quark = ortrain_plan_error_quark,
   .disk_cache_lookup = ortrain_disk_cache_lookup,
   .disk_cache_store = ortrain_disk_cache_store,
+  .count = ortrain_counters_add,
 };
 const OrtrainLibraryFunctions *ortrain_cuda_library = &functions;
 static char *device;
@@ -27,6 +29,12 @@ static gsize workspace_limit = (gsize) 96 << 20;
 
 void
 ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...)
+{
+  g_assert_not_reached ();
+}
+
+gboolean
+ortrain_cuda_fall_back (const OrtrainKernelSetup *setup, const char *counter, const char *reason, GError **error)
 {
   g_assert_not_reached ();
 }

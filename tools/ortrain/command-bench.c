@@ -31,6 +31,35 @@ get_device_memory (void)
   return used;
 }
 
+/* What all devices have counted, where there is something. */
+static void
+add_counters (JsonBuilder *builder)
+{
+  g_autoptr (GListModel) devices = ortrain_device_list ();
+  json_builder_set_member_name (builder, "counters");
+  json_builder_begin_object (builder);
+  for (guint i = 0; i < g_list_model_get_n_items (devices); i++)
+    {
+      g_autoptr (OrtrainDevice) device = g_list_model_get_item (devices, i);
+      g_autoptr (GVariant) counters = ortrain_device_get_counters (device);
+      GVariantIter iter;
+      const char *name;
+      guint64 n;
+      if (g_variant_n_children (counters) == 0)
+        continue;
+      json_builder_set_member_name (builder, ortrain_device_get_name (device));
+      json_builder_begin_object (builder);
+      g_variant_iter_init (&iter, counters);
+      while (g_variant_iter_next (&iter, "{&st}", &name, &n))
+        {
+          json_builder_set_member_name (builder, name);
+          json_builder_add_int_value (builder, (gint64) n);
+        }
+      json_builder_end_object (builder);
+    }
+  json_builder_end_object (builder);
+}
+
 static int
 compare_doubles (gconstpointer a, gconstpointer b)
 {
@@ -233,6 +262,7 @@ run (int argc, char *argv[])
   for (gint i = 0; i < steps + warm_up; i++)
     command_add_number (builder, losses[i]); /* json-glib writes 17 digits */
   json_builder_end_array (builder);
+  add_counters (builder);
   json_builder_end_object (builder);
   command_print_json (builder);
   return EXIT_OK;

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <glib.h>
+
+/* Numbers that say what devices have done since the process began, for those who must know whether the fast way was
+ * taken: results do not say it. A counter is found by the name of its device and its own, and begins when it is first
+ * added to. From any thread. */
+
+#define ORTRAIN_MAX_COUNTERS 64
+
+/* Both names stay where they are. More than ORTRAIN_MAX_COUNTERS are not counted. */
+void ortrain_counters_add (const char *device, const char *name);
+guint64 ortrain_counters_get (const char *device, const char *name);
+/* a{st}, of one device: names and numbers, in the order of names. Floating. */
+GVariant *ortrain_counters_list (const char *device);
