@@ -10,9 +10,10 @@
  * plain ones. None keeps a matrix of scores; the forward pass saves one number per row, and the backward pass makes the
  * probabilities again from it.
  *
- * cuDNN's gradient wants y, which AttentionGrad does not have: it is computed again, into the workspace. dq is summed in
- * the order of keys where the workspace for that, 2 bytes for each score, is below DETERMINISTIC_LIMIT; beyond, blocks
- * add to it in an order of chance, or, with a fixed partition, the plain kernels compute. */
+ * cuDNN's gradient wants y, which AttentionGrad does not have: it is computed again, into the workspace. Blocks add to dq
+ * in an order of chance, which is faster. With a fixed partition, or where cuDNN has no such kernel, dq is summed in the
+ * order of keys; the workspace for that, 2 bytes for each score, has to be below DETERMINISTIC_LIMIT. Else the plain
+ * kernels compute. */
 
 #define MASKED -1e30 /* what is added to a score that must not count */
 #define DETERMINISTIC_LIMIT ((gsize) 2 << 30)
@@ -319,10 +320,11 @@ plan_backward (OrtrainKernelSetup *setup, AttentionConstants *constants, GError 
   if (provider->options.memory_limit == 0)
     target.workspace_limit = DETERMINISTIC_LIMIT;
   attention.y = constants->attention.y;
-  for (guint i = 0; i < (provider->options.fixed_partition ? 1 : 2) && plan == NULL; i++)
+  const guint first = provider->options.fixed_partition ? 1 : 0;
+  for (guint i = first; i < 2 && plan == NULL; i++)
     {
       g_clear_error (refusal);
-      constants->shape.accumulates = i == 1;
+      constants->shape.accumulates = i == 0;
       memset (graph, 0, sizeof *graph);
       ortrain_dnn_compose_attention_grad (graph, &attention, &constants->again.y, &constants->shape,
                                           &constants->backward_tensors);

@@ -302,6 +302,21 @@ test_library (void)
   check_library (G_N_ELEMENTS (library_cases), FALSE);
 }
 
+/* cuDNN's sums of dq are in an order of chance, which is faster and takes less workspace, unless the same bits are asked for. */
+static void
+test_order (void)
+{
+  const guint64 chance = ortrain_counters_get ("cuda", "attention-by-chance");
+  const guint64 ordered = ortrain_counters_get ("cuda", "attention-in-order");
+  check_library (1, FALSE);
+  g_assert_cmpuint (ortrain_counters_get ("cuda", "attention-by-chance"), >, chance);
+  g_assert_cmpuint (ortrain_counters_get ("cuda", "attention-in-order"), ==, ordered);
+  const guint64 n_chance = ortrain_counters_get ("cuda", "attention-by-chance");
+  check_library (1, TRUE);
+  g_assert_cmpuint (ortrain_counters_get ("cuda", "attention-by-chance"), ==, n_chance);
+  g_assert_cmpuint (ortrain_counters_get ("cuda", "attention-in-order"), >, ordered);
+}
+
 /* Shapes that it gets wrong are kept from it. */
 static void
 test_refused (void)
@@ -329,6 +344,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/cuda-attention/large", test_large);
   g_test_add_func ("/cuda-attention/causal", test_causal);
   g_test_add_func ("/cuda-attention/library", test_library);
+  g_test_add_func ("/cuda-attention/order", test_order);
   g_test_add_func ("/cuda-attention/refused", test_refused);
   return g_test_run ();
 }
