@@ -16,14 +16,18 @@ typedef struct
 {
   Products whole, last; /* of all pieces but the last, and of that */
   gint64 n_rows, rows, n, k;
-  gboolean is_transposed, is_swapped; /* the weight, and its gradient, are [n, k] */
+  /* From row to row, in elements: of scores, of the weight, of its gradient. */
+  gint64 pitch, weight_pitch, dweight_pitch;
+  gboolean copies_weight, copies_dweight; /* they are not the operand's: that one has a copy in the workspace */
+  gboolean is_transposed, is_swapped;     /* the weight, and its gradient, are [n, k] */
   gboolean has_bias;
   Reduction reduction;
   bool target_is_int32, has_ignore;
   gint64 ignore;
   float smoothing;
   OrtrainDType dtype, dx_dtype;
-  gsize lse_at, parts_at, counts_at, numbers_at, library_at; /* of the workspace, behind the scores */
+  gsize lse_at, parts_at, counts_at, numbers_at, weight_at, dweight_at,
+      library_at; /* of the workspace, behind the scores */
   OrtrainOperandTypes types;
 } Classifier;
 
@@ -111,27 +115,42 @@ plan_products (Products *products, const Classifier *self, OrtrainKernelSetup *s
   scores.trans_b = self->is_transposed;
   scores.adds_bias = self->has_bias;
   scores.m = rows;
-  scores.n = scores.ldc = self->n;
+  scores.n = self->n;
+  scores.ldc = self->pitch;
   scores.k = scores.lda = self->k;
-  scores.ldb = self->is_transposed ? self->k : self->n;
+  scores.ldb = self->weight_pitch;
   if (!add_product (setup, &scores, &products->scores, workspace_bytes, error))
     return FALSE;
   dx.result_dtype = self->dx_dtype;
   dx.trans_b = !self->is_transposed;
   dx.m = rows;
   dx.n = dx.ldc = self->k;
-  dx.k = dx.lda = self->n;
-  dx.ldb = self->is_transposed ? self->k : self->n;
+  dx.k = self->n;
+  dx.lda = self->pitch;
+  dx.ldb = self->weight_pitch;
   if (has_output (setup, OUTPUT_DX) && !add_product (setup, &dx, &products->dx, workspace_bytes, error))
     return FALSE;
   dweight.trans_a = TRUE;
-  dweight.m = dweight.lda = self->is_swapped ? self->n : self->k;
-  dweight.n = dweight.ldb = dweight.ldc = self->is_swapped ? self->k : self->n;
+  dweight.m = self->is_swapped ? self->n : self->k;
+  dweight.n = self->is_swapped ? self->k : self->n;
+  dweight.ldc = self->dweight_pitch;
+  dweight.lda = self->is_swapped ? self->pitch : self->k;
+  dweight.ldb = self->is_swapped ? self->k : self->pitch;
   dweight.k = rows;
   if (!has_output (setup, OUTPUT_DWEIGHT))
     return TRUE;
   dweight.result_dtype = setup->outputs[OUTPUT_DWEIGHT].dtype;
   return add_product (setup, &dweight, &products->dweight, workspace_bytes, error);
+}
+
+/* Rows of scores that all begin at a multiple of 16 bytes: without, the library has no kernels that copy 16 bytes at a time,
+ * and none of Hopper's. Nobody else sees them, so that the class count may be odd, as that of most vocabularies; the
+ * weight, and the sums of its gradient, are copied where they have rows of classes. */
+static gint64
+find_pitch (gint64 n, gsize size)
+{
+  const gint64 step = 64;
+  return (gsize) n * size % 16 == 0 ? n : (n + step - 1) / step * step;
 }
 
 static gsize
@@ -184,15 +203,22 @@ prepare (OrtrainKernelSetup *setup, GError **error)
   ortrain_cuda_describe_types (&self->types, setup);
   gsize library_bytes = 0, at = 0;
   const gsize size = x->n_bytes / (gsize) x->n_elements;
+  self->pitch = find_pitch (n, size);
+  self->weight_pitch = transposed ? k : self->pitch;
+  self->dweight_pitch = self->is_swapped ? k : find_pitch (n, sizeof (float));
+  self->copies_weight = !transposed && self->weight_pitch != n;
+  self->copies_dweight = has_output (setup, OUTPUT_DWEIGHT) && !self->is_swapped && self->dweight_pitch != n;
   const gint64 last = n_rows % self->rows;
   if (!plan_products (&self->whole, self, setup, self->rows, &library_bytes, error) ||
       (last > 0 && !plan_products (&self->last, self, setup, last, &library_bytes, error)))
     return FALSE;
-  take (&at, (gsize) self->rows * (gsize) n * size);
+  take (&at, (gsize) self->rows * (gsize) self->pitch * size);
   self->lse_at = take (&at, (gsize) self->rows * sizeof (float));
   self->parts_at = take (&at, (gsize) n_rows * sizeof (Part));
   self->counts_at = take (&at, (gsize) ((n_rows + ORTRAIN_CUDA_BLOCK - 1) / ORTRAIN_CUDA_BLOCK) * sizeof (Part));
   self->numbers_at = take (&at, 2 * sizeof (float)); /* sum of class weights; of the weights of what counts */
+  self->weight_at = take (&at, self->copies_weight ? (gsize) k * (gsize) self->weight_pitch * size : 0);
+  self->dweight_at = take (&at, self->copies_dweight ? (gsize) k * (gsize) self->dweight_pitch * sizeof (float) : 0);
   self->library_at = at;
   setup->workspace_bytes = at + library_bytes;
   if (has_output (setup, OUTPUT_DX) && self->dx_dtype == x->dtype)
@@ -221,6 +247,7 @@ begin (const OrtrainKernelCall *call)
   classes.has_ignore = self->has_ignore;
   classes.ignore = self->ignore;
   classes.n = self->n;
+  classes.pitch = self->pitch;
   classes.inner = 1;
   classes.reduction = self->reduction;
   classes.smoothing = self->smoothing;
@@ -236,7 +263,28 @@ begin (const OrtrainKernelCall *call)
   return classes;
 }
 
-/* scores: [rows, n], which become their gradients */
+/* x: [rows, n], `pitch` from row to row → y: [rows, n]; total: rows · n */
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+    add_rows_kernel (const float *x, float *y, gint64 total, gint64 n, gint64 pitch, OrtrainAccumulate accumulate)
+{
+  const bool adds = accumulate.is_set ();
+  for (gint64 i = ortrain_cuda_first (); i < total; i += ortrain_cuda_stride ())
+    {
+      const float value = x[i / n * pitch + i % n];
+      y[i] = adds ? y[i] + value : value;
+    }
+}
+
+static const void *
+get_weight (const OrtrainKernelCall *call)
+{
+  const Classifier *self = (const Classifier *) call->constants;
+  return self->copies_weight ? (const guint8 *) call->workspace + self->weight_at
+                             : (const guint8 *) call->inputs[INPUT_WEIGHT];
+}
+
+/* scores: [rows, n], `pitch` from row to row, which become their gradients */
 template <typename T>
 static void
 run_piece (const OrtrainKernelCall *call, const Classes &classes, const Products *products, gint64 row, gint64 rows)
@@ -251,9 +299,8 @@ run_piece (const OrtrainKernelCall *call, const Classes &classes, const Products
   const OrtrainView<OrtrainAny> total = { (float *) (workspace + self->numbers_at) + 1, ORTRAIN_DTYPE_FLOAT32 };
   const void *x = skip (call->inputs[INPUT_X], row * self->k, self->dtype);
   void *library = workspace + self->library_at;
-  ortrain_cuda_gemm_run (products->scores, call, x, call->inputs[INPUT_WEIGHT],
-                         self->has_bias ? call->inputs[INPUT_BIAS] : NULL, NULL, scores, ORTRAIN_CUDA_BETA_ZERO,
-                         library);
+  ortrain_cuda_gemm_run (products->scores, call, x, get_weight (call), self->has_bias ? call->inputs[INPUT_BIAS] : NULL,
+                         NULL, scores, ORTRAIN_CUDA_BETA_ZERO, library);
   launch_loss_rows (call, classes, view, lse, absent, (Part *) (workspace + self->parts_at) + row, rows);
   const bool has_dbias = call->n_outputs > OUTPUT_DBIAS && outputs[OUTPUT_DBIAS] != NULL;
   if (products->dx == NULL && products->dweight == NULL && !has_dbias)
@@ -264,18 +311,20 @@ run_piece (const OrtrainKernelCall *call, const Classes &classes, const Products
     {
       OrtrainAccumulate accumulate = ortrain_cuda_get_accumulate (call, OUTPUT_DBIAS);
       accumulate.always = accumulate.always || row > 0;
-      ortrain_cuda_sum_rows (call, scores, (float *) outputs[OUTPUT_DBIAS], rows, self->n, accumulate);
+      ortrain_cuda_sum_rows (call, scores, (float *) outputs[OUTPUT_DBIAS], rows, self->n, self->pitch, accumulate);
     }
   if (products->dweight != NULL)
     {
-      const OrtrainCudaBeta beta = row > 0 || (call->accumulates >> OUTPUT_DWEIGHT & 1) ? ORTRAIN_CUDA_BETA_ONE
-                                   : call->gradients >> OUTPUT_DWEIGHT & 1              ? ORTRAIN_CUDA_BETA_GRADIENT
-                                                                                        : ORTRAIN_CUDA_BETA_ZERO;
+      const bool apart = self->copies_dweight;
+      const OrtrainCudaBeta beta = row > 0 || (!apart && (call->accumulates >> OUTPUT_DWEIGHT & 1))
+                                       ? ORTRAIN_CUDA_BETA_ONE
+                                   : !apart && (call->gradients >> OUTPUT_DWEIGHT & 1) ? ORTRAIN_CUDA_BETA_GRADIENT
+                                                                                       : ORTRAIN_CUDA_BETA_ZERO;
       ortrain_cuda_gemm_run (products->dweight, call, self->is_swapped ? scores : x, self->is_swapped ? x : scores,
-                             NULL, NULL, outputs[OUTPUT_DWEIGHT], beta, library);
+                             NULL, NULL, apart ? workspace + self->dweight_at : outputs[OUTPUT_DWEIGHT], beta, library);
     }
   if (products->dx != NULL) /* perhaps over the rows of x */
-    ortrain_cuda_gemm_run (products->dx, call, scores, call->inputs[INPUT_WEIGHT], NULL, NULL,
+    ortrain_cuda_gemm_run (products->dx, call, scores, get_weight (call), NULL, NULL,
                            (void *) skip (outputs[OUTPUT_DX], row * self->k, self->dx_dtype), ORTRAIN_CUDA_BETA_ZERO,
                            library);
 }
@@ -295,6 +344,11 @@ run (const OrtrainKernelCall *call)
                        ORTRAIN_CUDA_BLOCK, likelihood_kernel, classes, absent, absent, counts, self->n_rows);
   ortrain_cuda_launch (call, "loss-sum", 1, LAST_BLOCK, loss_sum_kernel, (const Part *) counts,
                        (self->n_rows + ORTRAIN_CUDA_BLOCK - 1) / ORTRAIN_CUDA_BLOCK, false, absent, total);
+  const gsize size = self->dtype == ORTRAIN_DTYPE_FLOAT32 ? 4 : 2, row_bytes = (gsize) self->n * size;
+  if (self->copies_weight)
+    cudaMemcpy2DAsync (workspace + self->weight_at, (gsize) self->weight_pitch * size, call->inputs[INPUT_WEIGHT],
+                       row_bytes, row_bytes, (gsize) self->k, cudaMemcpyDefault,
+                       ortrain_cuda_get_stream (call)->stream);
   for (gint64 row = 0; row < self->n_rows; row += self->rows)
     {
       const gint64 rows = MIN (self->rows, self->n_rows - row);
@@ -302,6 +356,11 @@ run (const OrtrainKernelCall *call)
       classes.target = (const guint8 *) call->inputs[INPUT_TARGET] + row * (self->target_is_int32 ? 4 : 8);
       ORTRAIN_CUDA_FLOATING (self->dtype, T, run_piece<T> (call, classes, products, row, rows););
     }
+  if (self->copies_dweight && call->outputs[OUTPUT_DWEIGHT] != NULL)
+    ortrain_cuda_launch (call, "add-rows", ortrain_cuda_grid (call, self->k * self->n, ORTRAIN_CUDA_BLOCK),
+                         ORTRAIN_CUDA_BLOCK, add_rows_kernel, (const float *) (workspace + self->dweight_at),
+                         (float *) call->outputs[OUTPUT_DWEIGHT], self->k * self->n, self->n, self->dweight_pitch,
+                         ortrain_cuda_get_accumulate (call, OUTPUT_DWEIGHT));
   ortrain_cuda_launch (call, "loss-sum", 1, LAST_BLOCK, loss_sum_kernel, (const Part *) (workspace + self->parts_at),
                        self->n_rows, self->reduction == REDUCTION_MEAN,
                        ortrain_cuda_view_output<OrtrainAny> (call, &self->types, OUTPUT_LOSS), absent);

@@ -81,7 +81,7 @@ template <typename T, typename Result>
 static void
 launch_sum (const OrtrainKernelCall *call, const Linear *self)
 {
-  ortrain_cuda_sum_rows (call, (const T *) call->inputs[1], (Result *) call->outputs[1], self->m, self->n,
+  ortrain_cuda_sum_rows (call, (const T *) call->inputs[1], (Result *) call->outputs[1], self->m, self->n, self->n,
                          ortrain_cuda_get_accumulate (call, 1));
 }
 

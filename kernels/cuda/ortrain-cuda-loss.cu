@@ -148,7 +148,7 @@ begin (const OrtrainKernelCall *call, guint target, guint weights)
   classes.target_is_int32 = c->target_is_int32;
   classes.has_ignore = c->has_ignore;
   classes.ignore = c->ignore;
-  classes.n = c->n;
+  classes.n = classes.pitch = c->n;
   classes.inner = c->inner;
   classes.reduction = c->reduction;
   classes.smoothing = c->smoothing;

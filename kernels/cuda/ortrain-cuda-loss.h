@@ -26,6 +26,7 @@ struct Classes
   const void *target;
   bool target_is_int32, has_ignore;
   gint64 ignore, n, inner;
+  gint64 pitch; /* from row to row, where `inner` is 1 */
   Reduction reduction;
   float smoothing;
   OrtrainView<OrtrainAny> weights;
@@ -70,7 +71,7 @@ struct Classes
   }
 };
 
-/* logits: [rows, n]; lse, losses: [rows], may be absent; parts: [rows] */
+/* logits: [rows, n], `pitch` from each to the next; lse, losses: [rows], may be absent; parts: [rows] */
 template <typename T, int V, bool WARP>
 static __global__ void
 __launch_bounds__ (WARP ? 128 : 512, WARP ? 4 : 2)
@@ -85,13 +86,14 @@ __launch_bounds__ (WARP ? 128 : 512, WARP ? 4 : 2)
     {
       OrtrainOnline online;
       float dot = 0;
-      ortrain_over_row<V, V == 8 ? 2 : 4> (row * n, n, team, [&] (auto width, auto count, int i, int stride) {
+      const gint64 start = row * classes.pitch;
+      ortrain_over_row<V, V == 8 ? 2 : 4> (start, n, team, [&] (auto width, auto count, int i, int stride) {
         constexpr int N = decltype (width)::N_ELEMENTS, U = decltype (count)::N_ELEMENTS;
         OrtrainPack<typename OrtrainView<T>::Raw, N> packs[U];
         float values[N * U];
 #pragma unroll
         for (int u = 0; u < U; u++)
-          packs[u] = logits.template load<N> (row * n + i + u * stride);
+          packs[u] = logits.template load<N> (start + i + u * stride);
 #pragma unroll
         for (int u = 0; u < U; u++)
 #pragma unroll
@@ -116,7 +118,7 @@ __launch_bounds__ (WARP ? 128 : 512, WARP ? 4 : 2)
       gint64 target;
       if (classes.read_target (row, true, &target))
         {
-          part.loss = classes.get_loss (target, value, logits.get (row * n + target), dot);
+          part.loss = classes.get_loss (target, value, logits.get (start + target), dot);
           part.weight = classes.get_weight (target);
         }
       if (lse.is_there ())
@@ -235,7 +237,7 @@ struct Position
   }
 };
 
-/* logits, dlogits: [rows, n], may be the same; dloss: [rows] or one; lse: [rows]; total: one */
+/* logits, dlogits: [rows, n], `pitch` from each to the next, may be the same; dloss: [rows] or one; lse: [rows]; total: one */
 template <typename T, int V, bool WARP>
 static __global__ void
 __launch_bounds__ (WARP ? 128 : 512, WARP ? 4 : 2)
@@ -248,12 +250,13 @@ __launch_bounds__ (WARP ? 128 : 512, WARP ? 4 : 2)
   for (gint64 row = team.first_row (); row < rows; row += team.row_stride ())
     {
       const Position position (classes, row, team.thread () == 0, dloss, lse, total);
-      ortrain_over_row<V, 2> (row * n, n, team, [&] (auto width, auto count, int i, int stride) {
+      const gint64 start = row * classes.pitch;
+      ortrain_over_row<V, 2> (start, n, team, [&] (auto width, auto count, int i, int stride) {
         constexpr int N = decltype (width)::N_ELEMENTS, U = decltype (count)::N_ELEMENTS;
         OrtrainPack<typename OrtrainView<T>::Raw, N> packs[U];
 #pragma unroll
         for (int u = 0; u < U; u++)
-          packs[u] = logits.template load<N> (row * n + i + u * stride);
+          packs[u] = logits.template load<N> (start + i + u * stride);
 #pragma unroll
         for (int u = 0; u < U; u++)
           {
@@ -261,7 +264,7 @@ __launch_bounds__ (WARP ? 128 : 512, WARP ? 4 : 2)
 #pragma unroll
             for (int j = 0; j < N; j++)
               values[j] = position.get_gradient (classes, ortrain_widen (packs[u].at[j]), i + u * stride + j);
-            dlogits.store (row * n + i + u * stride, values);
+            dlogits.store (start + i + u * stride, values);
           }
       });
     }

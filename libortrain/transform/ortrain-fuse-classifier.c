@@ -9,6 +9,9 @@
  * begins, so that both gradients of the layer can be computed with the loss, of a few rows of scores at a time. */
 
 #define SCORES_BYTES (8 << 20) /* of a piece of scores, about what caches hold … */
+#define LAUNCHES 16            /* … or, where kernels take time to start, this much of what is moved meanwhile, … */
+#define MEMORY_PARTS 64        /* … as long as that is a small part of the memory that may be used … */
+#define PITCH_BYTES 16         /* rows of which products on a device want */
 #define LEAST_ROWS 256 /* … but no fewer rows: the weight is read, and its gradient read and written, for each piece */
 #define MOST_PIECES 32 /* … and no more pieces, as long as none has more than … */
 #define MANY_ROWS 2048
@@ -295,23 +298,35 @@ match (Classifier *self)
 
 /* ---- whether it pays ---- */
 
-/* Rows of a piece; 0: all scores take no more memory than a piece, and the gradient of the weight, which then lives from
- * the forward pass on. */
+/* Of a piece: what caches hold, where pieces cost little. A device starts several kernels for each, and reads and writes the
+ * gradient of the weight, in memory that its caches do not hold. */
 static gint64
-choose_rows (const Classifier *self)
+choose_bytes (const OrtrainProvider *provider)
+{
+  gint64 bytes = LAUNCHES * provider->klass->launch_bytes;
+  if (provider->memory_limit > 0)
+    bytes = MIN (bytes, (gint64) MIN (provider->memory_limit / MEMORY_PARTS, (guint64) G_MAXINT64));
+  return MAX (bytes, SCORES_BYTES);
+}
+
+/* Rows of a piece; 0: all scores take no more memory than a piece, and the gradient of the weight, which then lives from
+ * the forward pass on. That is no reason on a device whose products are slow with rows of this length: in a workspace of the
+ * kernel, they have another. */
+static gint64
+choose_rows (const Classifier *self, const OrtrainProvider *provider)
 {
   const OrtrainValue *scores = ortrain_node_output (self->product, 0);
   const gint64 size = (gint64) ortrain_dtype_get_size (scores->dtype), n_rows = count_elements (scores) / self->n;
   gint64 row_bytes;
   if (self->n < 1 || self->k < 1 || !ortrain_checked_mul_i64 (self->n, size, &row_bytes))
     return 0;
-  gint64 rows = MAX (SCORES_BYTES / row_bytes, MAX (LEAST_ROWS, MIN (n_rows / MOST_PIECES, MANY_ROWS)));
+  gint64 rows = MAX (choose_bytes (provider) / row_bytes, MAX (LEAST_ROWS, MIN (n_rows / MOST_PIECES, MANY_ROWS)));
   rows -= rows % ROWS_STEP;
   gint64 extra = rows;
   if (self->dweight != NULL)
     extra += self->k * (gint64) ortrain_dtype_get_size (ortrain_node_output (self->dweight, 0)->dtype) / size;
   if (n_rows < extra || n_rows < 2 * rows)
-    return 0;
+    return provider->klass->launch_bytes > 0 && row_bytes % PITCH_BYTES != 0 ? n_rows : 0;
   const gint64 n_pieces = (n_rows + rows - 1) / rows;
   rows = (n_rows + n_pieces - 1) / n_pieces;
   return (rows + ROWS_STEP - 1) / ROWS_STEP * ROWS_STEP;
@@ -367,7 +382,7 @@ copy_attributes (const OrtrainNode *from, OrtrainNode *to)
 static gboolean
 fuse (Classifier *self, const OrtrainProvider *provider)
 {
-  const gint64 rows = match (self) ? choose_rows (self) : 0;
+  const gint64 rows = match (self) ? choose_rows (self, provider) : 0;
   if (rows == 0)
     return FALSE;
   OrtrainNode *const computed[N_OUTPUTS] = { self->loss, self->dx, self->dweight, self->dbias };

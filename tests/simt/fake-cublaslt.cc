@@ -370,6 +370,14 @@ cublasLtMatmulAlgoCheck (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cub
   return result->state;
 }
 
+/* Without which the library has no kernels that copy 16 bytes at a time, and none of Hopper's. */
+static bool
+is_aligned (const OrtrainFakeMatrixLayout *layout)
+{
+  const int64_t size = layout->type == CUDA_R_64F ? 8 : layout->type == CUDA_R_32F ? 4 : 2;
+  return layout->columns == 1 || layout->ld * size % 16 == 0;
+}
+
 cublasStatus_t
 cublasLtMatmul (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
                 cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
@@ -380,6 +388,8 @@ cublasLtMatmul (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *
     return CUBLAS_STATUS_INVALID_VALUE;
   if (((uintptr_t) workspace & 15) != 0 || algo->data[0] != get_algorithm ())
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (!is_aligned (a_layout) || !is_aligned (b_layout) || !is_aligned (d_layout))
+    ortrain_fake_cuda_count ("product-unaligned");
   Product product = { *desc, *a_layout, *b_layout,       *c_layout, *d_layout, a, b, c,
                       d,     workspace, workspace_bytes, nullptr,   nullptr,   0, 0 };
   if (desc->mode == CUBLASLT_POINTER_MODE_DEVICE)
