@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <deque>
 #include <mutex>
+#include <numeric>
 #include <sys/mman.h>
 #include <vector>
 
@@ -35,6 +36,7 @@
  * thread is behind what made it. So that blocks are in no order, stacks are made before a grid, and used in turn. */
 #define RACE_STACKS 512 /* and one for each thread of a block */
 #define MAX_SHARED 64
+#define N_TOGETHER 3 /* blocks that run in turns, where threads are shuffled */
 
 thread_local uint3 threadIdx, blockIdx;
 thread_local dim3 blockDim, gridDim;
@@ -103,10 +105,12 @@ struct SharedArray
   size_t n_bytes;
 };
 
+/* Of a block that runs; several may run in turns. */
 struct Scheduler
 {
   Fiber fibers[MAX_THREADS];
   unsigned n;
+  uint3 block;
   Fiber *current;
   Warp warps[MAX_THREADS / WARP];
   std::deque<Stack> stacks; /* free ones */
@@ -151,15 +155,17 @@ get_pool (void)
 /* A thread's own, for as long as it lives. */
 struct SchedulerOwner
 {
-  Scheduler *self = nullptr;
+  Scheduler *all[N_TOGETHER] = {};
 
   ~SchedulerOwner ()
   {
-    if (self == nullptr)
-      return;
     std::lock_guard<std::mutex> guard (get_pool ()->lock);
-    get_pool ()->stacks.insert (get_pool ()->stacks.end (), self->stacks.begin (), self->stacks.end ());
-    delete self;
+    for (Scheduler *self : all)
+      {
+        if (self != nullptr)
+          get_pool ()->stacks.insert (get_pool ()->stacks.end (), self->stacks.begin (), self->stacks.end ());
+        delete self;
+      }
   }
 };
 
@@ -411,8 +417,9 @@ order_threads (Scheduler *self)
 }
 
 void
-run_block (Scheduler *self)
+begin_block (Scheduler *self, uint3 index)
 {
+  self->block = index;
 #if defined(SIMT_RACES)
   self->orders = (Orders *) calloc (1, sizeof *self->orders);
 #endif
@@ -422,23 +429,34 @@ run_block (Scheduler *self)
       self->fibers[i].has_fenced = false;
       self->fibers[i].index = { i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y };
     }
-  for (;;)
+}
+
+/* Each thread to its next barrier or exchange. True: all have ended. */
+bool
+advance_block (Scheduler *self)
+{
+  unsigned n_done = 0;
+  scheduler = self;
+  blockIdx = self->block;
+  order_threads (self);
+  for (unsigned k = 0; k < self->n; k++)
     {
-      unsigned n_done = 0;
-      order_threads (self);
-      for (unsigned k = 0; k < self->n; k++)
-        {
-          Fiber *fiber = &self->fibers[self->sequence[k]];
-          if (fiber->state == FRESH || fiber->state == READY)
-            to_fiber (self, fiber);
-          n_done += fiber->state == DONE;
-        }
-      if (n_done == self->n)
-        break;
-      const bool moved = complete_exchanges (self);
-      if (!complete_barrier (self) && !moved)
-        fail ("threads of a block wait for each other for ever");
+      Fiber *fiber = &self->fibers[self->sequence[k]];
+      if (fiber->state == FRESH || fiber->state == READY)
+        to_fiber (self, fiber);
+      n_done += fiber->state == DONE;
     }
+  if (n_done == self->n)
+    return true;
+  const bool moved = complete_exchanges (self);
+  if (!complete_barrier (self) && !moved)
+    fail ("threads of a block wait for each other for ever");
+  return false;
+}
+
+void
+end_block (Scheduler *self)
+{
 #if defined(SIMT_RACES)
   __tsan_acquire (&self->end);
   free (self->orders);
@@ -525,16 +543,33 @@ simt_exchange (unsigned mask, uint64_t value)
   return fiber->result;
 }
 
-void
-simt_run_grid (const char *name, dim3 grid, dim3 block, SimtInvoke invoke, const void *closure, SimtOrder order)
+/* Which block of the grid is the n-th: a device begins them in any order. */
+static uint3
+find_block (dim3 grid, SimtOrder order, uint64_t n)
+{
+  const uint64_t count = (uint64_t) grid.x * grid.y * grid.z;
+  if (order == SIMT_ORDER_REVERSE)
+    n = count - 1 - n;
+  else if (order == SIMT_ORDER_SHUFFLED)
+    {
+      uint64_t step = count / 2 + 1; /* steps that have no divisor in common with the count come to each once */
+      while (std::gcd (step, count) != 1)
+        step++;
+      n = (n % count * step + count / 3) % count;
+    }
+  return { (unsigned) (n % grid.x), (unsigned) (n / grid.x % grid.y), (unsigned) (n / grid.x / grid.y) };
+}
+
+static Scheduler *
+get_scheduler (const char *name, dim3 block, SimtInvoke invoke, const void *closure, SimtOrder order, unsigned place)
 {
   static thread_local SchedulerOwner owner;
-  if (owner.self == nullptr)
+  if (owner.all[place] == nullptr)
     {
-      owner.self = new Scheduler ();
-      owner.self->shared.reserve (MAX_SHARED); /* fibers add to it: that it grows would look like a race */
+      owner.all[place] = new Scheduler ();
+      owner.all[place]->shared.reserve (MAX_SHARED); /* fibers add to it: that it grows would look like a race */
     }
-  Scheduler *self = scheduler = owner.self;
+  Scheduler *self = scheduler = owner.all[place];
   self->n = block.x * block.y * block.z;
   self->invoke = invoke;
   self->closure = closure;
@@ -542,22 +577,50 @@ simt_run_grid (const char *name, dim3 grid, dim3 block, SimtInvoke invoke, const
   if (self->order != order)
     self->sequence.clear ();
   self->order = order;
-  if (self->n == 0 || self->n > MAX_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 ||
-      grid.z > 65535)
-    fail ("the launch has no threads, or too many");
 #if defined(SIMT_RACES)
   self->main_fiber = __tsan_get_current_fiber ();
   while (self->stacks.size () < self->n + RACE_STACKS)
     add_stack (self);
   __tsan_release (&self->begin);
 #endif
+  return self;
+}
+
+void
+simt_run_grid (const char *name, dim3 grid, dim3 block, SimtInvoke invoke, const void *closure, SimtOrder order)
+{
+  const uint64_t count = (uint64_t) grid.x * grid.y * grid.z, n_threads = (uint64_t) block.x * block.y * block.z;
+  Scheduler *running[N_TOGETHER];
+  unsigned n_running = 0;
+  uint64_t next = 0;
+#if defined(SIMT_RACES)
+  const unsigned n_together = 1; /* the detector sees blocks that run behind each other as if they ran at once */
+#else
+  const unsigned n_together = order == SIMT_ORDER_SHUFFLED ? N_TOGETHER : 1;
+#endif
+  scheduler = get_scheduler (name, block, invoke, closure, order, 0);
+  if (n_threads == 0 || n_threads > MAX_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 ||
+      grid.z > 65535)
+    fail ("the launch has no threads, or too many");
   blockDim = block;
   gridDim = grid;
-  for (unsigned z = 0; z < grid.z; z++)
-    for (unsigned y = 0; y < grid.y; y++)
-      for (unsigned x = 0; x < grid.x; x++)
-        {
-          blockIdx = { x, y, z };
-          run_block (self);
-        }
+  for (; n_running < n_together && next < count; n_running++)
+    {
+      running[n_running] = get_scheduler (name, block, invoke, closure, order, n_running);
+      begin_block (running[n_running], find_block (grid, order, next++));
+    }
+  while (n_running > 0)
+    for (unsigned i = 0; i < n_running;)
+      {
+        if (!advance_block (running[i]))
+          {
+            i++;
+            continue;
+          }
+        end_block (running[i]);
+        if (next < count)
+          begin_block (running[i], find_block (grid, order, next++));
+        else
+          running[i] = running[--n_running];
+      }
 }
