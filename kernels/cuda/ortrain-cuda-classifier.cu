@@ -27,7 +27,7 @@ typedef struct
   float smoothing;
   OrtrainDType dtype, dx_dtype;
   gsize lse_at, parts_at, counts_at, numbers_at, weight_at, dweight_at,
-      library_at; /* of the workspace, behind the scores */
+      library_at; /* offsets in the workspace, after the scores */
   OrtrainOperandTypes types;
 } Classifier;
 

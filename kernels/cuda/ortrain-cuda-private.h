@@ -33,8 +33,7 @@ typedef struct
   OrtrainProviderOptions options;
   float *numbers;        /* in the memory of the device: the constants below */
   cudaStream_t clearing; /* where new memory is cleared */
-  gboolean
-      is_strict; /* ORTRAIN_CUDA_STRICT: what a library refuses is an error, and no slower kernel takes its place */
+  gboolean is_strict;    /* ORTRAIN_CUDA_STRICT: an error where a slower kernel would replace a library's */
 } OrtrainCudaProvider;
 
 /* What the memory of the device holds at OrtrainCudaProvider.numbers, for libraries that read scalars there. */
@@ -53,7 +52,7 @@ struct _OrtrainStream
   gpointer blas, dnn; /* handles of the libraries, made when the first call needs them */
   unsigned
       *counters; /* in the memory of the device, [ORTRAIN_CUDA_N_COUNTERS]: zeros between kernels, which run in order */
-  GError *failure;                       /* of a library, found while calls were submitted; the first one */
+  GError *failure;                       /* the first error of a library while calls were submitted */
   gboolean is_captured, is_uncapturable; /* a graph is made of what is submitted, and cannot be */
 };
 

@@ -260,7 +260,8 @@ cuda_wait (OrtrainProvider *self, OrtrainStream *stream, GError **error)
   return stream == NULL || ortrain_cuda_check (cudaStreamSynchronize (stream->stream), "waiting for a stream", error);
 }
 
-/* PyTorch's current stream, unless told otherwise, and what a DLPack producer that is asked for stream 1 orders before. */
+/* The legacy default stream: PyTorch's current stream by default. A DLPack producer that is asked for stream 1 makes this
+ * stream wait for its own work. */
 static gboolean
 cuda_await_default_stream (OrtrainProvider *self, GError **error)
 {

@@ -24,12 +24,12 @@ guint ortrain_budget_family_get_n_searches (const OrtrainBudgetFamily *self); /*
 /* What a step may hold. */
 typedef struct
 {
-  guint64 bytes; /* of the memory of the device: the arena and what lives from step to step; 0: any number */
+  guint64 bytes; /* limit for the arena and the persistent memory of the device; 0: no limit */
   guint level;   /* above 0: layers are computed again in any case, where that takes less; from 2 on, of what
                              * a cast has widened, its input is kept */
   const GPtrArray
-      *choices;      /* of OrtrainRecomputeChoice: what is computed again in addition, if that takes no more memory; or
-                             * NULL */
+      *choices;      /* elements: OrtrainRecomputeChoice; values to compute again in addition, if that takes no more
+                             * memory; or NULL */
   gboolean any;      /* whether there is a plan is all that matters: those that need least are tried first */
   gboolean offloads; /* values that are kept may leave the memory of a step until the backward pass */
   const gssize *persistent; /* [ORTRAIN_CATEGORY_OUTPUT + 1]: as ortrain_memory_plan_set_persistent; -1: the sums over

@@ -55,7 +55,7 @@ typedef struct
   /* Alias sets, by value id. */
   guint32 *root, *next, *tail; /* next: list of members; tail: of a root, its last member */
   OrtrainRegion *region;       /* of a root */
-  OrtrainAliasSetUse *use;     /* of a root, see ortrain_planning_measure_alias_sets () */
+  OrtrainAliasSetUse *use;     /* indexed by root, see ortrain_planning_measure_alias_sets () */
   gsize *bytes;
 } OrtrainPlanning;
 

@@ -154,7 +154,7 @@ void ortrain_reader_function_free (gpointer data);
 void ortrain_reader_read_scope (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto, OrtrainNode *node);
 
 /* model/ortrain-provenance-reader.c */
-/* Reads from the file what its initializers are; called when the graph is complete. */
+/* Finds the provenance of the initializers in the file; called when the graph is complete. */
 void ortrain_reader_read_provenance (OrtrainReaderState *state);
 
 /* model/ortrain-attribute-reader.c */

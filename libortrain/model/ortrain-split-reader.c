@@ -161,7 +161,7 @@ split (OrtrainReaderState *state, OrtrainNode *node, guint input, OrtrainValue *
 
 /* ---- nodes without a call ---- */
 
-/* The only module that reads what the node computes; NULL: there is none, or several */
+/* The module that reads the outputs of the node; NULL if no module or several modules read them */
 static const char *
 find_reader (const OrtrainNode *node)
 {

@@ -5,8 +5,8 @@
 #include "ops/ortrain-ops-pointwise-private.h"
 #include "ops/ortrain-zero-sums-private.h"
 
-/* Batch normalization stands in two operators: ONNX's own with stored statistics, and our BatchNormTrain with those of the
- * batch, which a model in training form becomes. */
+/* Batch normalization has two operators: BatchNormalization of ONNX, which uses stored statistics, and our BatchNormTrain,
+ * which uses the statistics of the batch. Models exported in training mode are converted to BatchNormTrain. */
 
 static gboolean
 upgrade_batch_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)

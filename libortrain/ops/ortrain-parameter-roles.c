@@ -66,7 +66,7 @@ get_evidence (Analysis *self, const OrtrainValue *value)
   return index > 0 ? &g_array_index (self->evidence, OrtrainParameterEvidence, index - 1) : NULL;
 }
 
-/* Of several uses, the one that is the strongest evidence for a weight counts. */
+/* If a value has several uses, the use with the strongest evidence for a weight decides. */
 static void
 add_evidence (Analysis *self, const OrtrainParameterEvidence *found, const char *reason)
 {

@@ -109,7 +109,7 @@ test_refused (gconstpointer data)
   g_assert_no_error (error);
   if (!ortrain_fake_cuda_is_in_use ())
     {
-      g_test_skip ("the libraries themselves refuse nothing here");
+      g_test_skip ("only the emulated libraries can be told to refuse an operation");
       return;
     }
   g_setenv (r->setting, r->value, TRUE);

@@ -100,7 +100,7 @@ test_refused (void)
   const guint64 dnn = count ("dnn"), plain = count ("conv-forward");
   if (!is_emulated ())
     {
-      g_test_skip ("cuDNN itself refuses no engine");
+      g_test_skip ("only the emulated cuDNN can be told to refuse an engine");
       return;
     }
   g_setenv ("ORTRAIN_FAKE_CUDNN_REFUSE", "1", TRUE);

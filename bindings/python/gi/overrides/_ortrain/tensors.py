@@ -85,8 +85,8 @@ class Tensor(Ortrain.Tensor):
     def from_dlpack(source):
         """A tensor over the memory of any object that speaks DLPack, such as one of PyTorch's.
 
-        What the producer computes on a GPU is waited for. After it has written to the shared memory later, call
-        tensor.synchronize() before the next step reads it.
+        This waits until the producer has computed its elements on a GPU. If the producer writes to the shared memory
+        later, call tensor.synchronize() before the next step reads it.
         """
         if not hasattr(source, "__dlpack__"):
             capsule = source
