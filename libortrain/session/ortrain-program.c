@@ -50,6 +50,7 @@ struct _OrtrainProgram
   gpointer arena, host_arena;
 
   Cut cuts[ORTRAIN_N_PROGRAM_RANGES];
+  gboolean *is_alone;    /* [n_steps]: submitted by itself, since an address of the caller's changes from run to run */
   OrtrainEvent **events; /* [n_steps]: recorded behind a step, NULL: nobody waits for it */
   gboolean has_streams[ORTRAIN_N_STREAMS];
   gboolean is_loaded;
@@ -110,7 +111,8 @@ is_joined (OrtrainProgramRange range, OrtrainPhase next)
 }
 
 /* A segment ends where the stream changes, behind what others wait for, before what waits, and where a phase ends, unless
- * nothing happens between it and the next. */
+ * nothing happens between it and the next. A step whose tensors of the caller change from run to run is a segment of its own:
+ * what lies between such steps stays at its addresses, and is captured. */
 static Cut *
 get_cut (OrtrainProgram *self, OrtrainProgramRange range)
 {
@@ -129,8 +131,8 @@ get_cut (OrtrainProgram *self, OrtrainProgramRange range)
       const OrtrainPlanStep *step = &self->steps[s];
       const gboolean begins = s > 0 && step->phase != step[-1].phase;
       const gboolean joins = begins && is_joined (range, step->phase) && needs_join (self, s);
-      if (s == 0 || step->stream != step[-1].stream || step->n_waits > 0 || awaited[s - 1] ||
-          (begins && (joins || !is_joined (range, step->phase))))
+      if (s == 0 || step->stream != step[-1].stream || step->n_waits > 0 || awaited[s - 1] || self->is_alone[s] ||
+          self->is_alone[s - 1] || (begins && (joins || !is_joined (range, step->phase))))
         {
           const Segment segment = { .first = s, .end = s, .stream = step->stream, .joins = joins, .has_moved = TRUE };
           g_array_append_val (segments, segment);
@@ -263,6 +265,7 @@ ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution)
         self->slots[self->first_slot[root] + used[root]++] = i;
       }
 
+  self->is_alone = g_new0 (gboolean, self->n_steps + 1);
   self->step_of = g_new0 (guint32, self->n_operands + 1);
   for (guint s = 0; s < self->n_steps; s++)
     {
@@ -307,18 +310,25 @@ free_captures (OrtrainProgram *self, Segment *segment)
       provider->klass->free_capture (provider, g_steal_pointer (&segment->captures[k]));
 }
 
-void
-ortrain_program_free (OrtrainProgram *self)
+static void
+forget_cuts (OrtrainProgram *self)
 {
-  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
-  ortrain_execution_drain (self->execution); /* a stream may still be before a wait for one of the events */
   for (guint c = 0; c < ORTRAIN_N_PROGRAM_RANGES; c++)
     {
       for (guint i = 0; i < self->cuts[c].n_segments; i++)
         free_captures (self, &self->cuts[c].segments[i]);
       g_free (self->cuts[c].segments);
       g_free (self->cuts[c].segment_of);
+      self->cuts[c] = (Cut){ 0 };
     }
+}
+
+void
+ortrain_program_free (OrtrainProgram *self)
+{
+  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  ortrain_execution_drain (self->execution); /* a stream may still be before a wait for one of the events */
+  forget_cuts (self);
   for (guint s = 0; s < self->n_steps; s++)
     if (self->events[s] != NULL)
       provider->klass->free_event (provider, self->events[s]);
@@ -337,6 +347,7 @@ ortrain_program_free (OrtrainProgram *self)
   g_free (self->first_slot);
   g_free (self->slots);
   g_free (self->step_of);
+  g_free (self->is_alone);
   g_object_unref (self->plan);
   g_free (self);
 }
@@ -379,11 +390,34 @@ put_address (OrtrainProgram *self, guint32 root, gboolean moves)
     }
 }
 
+/* The caller has a root at another address than before: steps that read or write it are submitted by themselves from now on.
+ * Not copies between the host and the device, which lie among other copies, and are few. */
+static void
+note_new_address (OrtrainProgram *self, guint32 root)
+{
+  const OrtrainRegion region = self->values[root].region;
+  if ((region != ORTRAIN_REGION_INPUT && region != ORTRAIN_REGION_OUTPUT) ||
+      ortrain_execution_get_provider (self->execution)->klass->capture == NULL)
+    return;
+  gboolean any = FALSE;
+  for (guint32 k = self->first_slot[root]; k < self->first_slot[root + 1]; k++)
+    {
+      const guint32 s = self->step_of[self->slots[k]];
+      const gboolean is_alone = self->steps[s].stream != ORTRAIN_STREAM_COPY;
+      any = any || (is_alone && !self->is_alone[s]);
+      self->is_alone[s] = is_alone;
+    }
+  if (any)
+    forget_cuts (self);
+}
+
 void
 ortrain_program_set_address (OrtrainProgram *self, guint32 buffer, gpointer address)
 {
   if (self->places[buffer] == address)
     return;
+  if (self->places[buffer] != NULL)
+    note_new_address (self, buffer);
   self->places[buffer] = address;
   const Feed *feed = find_feed (self, buffer);
   put_address (self, buffer, TRUE);

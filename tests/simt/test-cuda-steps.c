@@ -286,6 +286,46 @@ test_phases (void)
   g_assert_cmpuint (end.n_graph_launches - without.n_graph_launches, ==, N_STEPS);
 }
 
+/* Batches on the device, each at an address of its own, as a loader of data makes them: graphs are made once, and calls that
+ * read a batch are submitted between them. The bits are those of batches of the host. */
+static void
+test_new_addresses (gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load (data);
+  g_autoptr (OrtrainTrainingSession) session = make_session (model), other = make_session (model);
+  g_autoptr (GPtrArray) batches =
+      g_ptr_array_new_with_free_func (g_object_unref); /* alive, so that no address comes again */
+  OrtrainFakeCudaCounts before = { 0 };
+  for (guint s = 0; s < N_WARM + N_STEPS; s++)
+    {
+      OrtrainTensorDict *feeds = test_model_feeds (model, s), *there = ortrain_tensor_dict_new ();
+      g_ptr_array_add (batches, there);
+      for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds); i++)
+        {
+          g_autoptr (OrtrainTensor) tensor =
+              ortrain_tensor_to_device (ortrain_tensor_dict_get_tensor (feeds, i), "cuda", &error);
+          g_assert_no_error (error);
+          ortrain_tensor_dict_set (there, ortrain_tensor_dict_get_name (feeds, i), tensor);
+        }
+      if (s == N_WARM)
+        before = ortrain_fake_cuda_get_counts ();
+      train (session, there, 1);
+    }
+  const OrtrainFakeCudaCounts after = ortrain_fake_cuda_get_counts ();
+  for (guint s = 0; s < N_WARM + N_STEPS; s++)
+    train (other, test_model_feeds (model, s), 1);
+  g_autoptr (OrtrainTensorDict) a = ortrain_training_session_get_parameters (session, &error),
+                                b = ortrain_training_session_get_parameters (other, &error);
+  g_assert_no_error (error);
+  test_assert_same_bits (a, b);
+  if (!ortrain_fake_cuda_is_in_use ())
+    return;
+  g_test_message ("%.2f graphs a step", (double) (after.n_graph_launches - before.n_graph_launches) / N_STEPS);
+  g_assert_cmpuint (after.n_captures, ==, before.n_captures);
+  g_assert_cmpuint (after.n_graph_launches - before.n_graph_launches, >=, N_STEPS);
+}
+
 /* Tensors on the device are read and written where they are: no run copies more than the step block there and the fault
  * back, not when it is recorded either. */
 static void
@@ -351,6 +391,8 @@ main (int argc, char *argv[])
     g_test_add_data_func (forms[i].name, &forms[i], test_held);
   g_test_add_func ("/cuda-steps/shapes", test_shapes);
   g_test_add_func ("/cuda-steps/phases", test_phases);
+  g_test_add_data_func ("/cuda-steps/new-addresses/mlp", "mlp", test_new_addresses);
+  g_test_add_data_func ("/cuda-steps/new-addresses/gpt2", "gpt2", test_new_addresses);
   g_test_add_func ("/cuda-steps/binding", test_binding);
   return g_test_run ();
 }
