@@ -22,6 +22,8 @@ extern const OrtrainLibraryFunctions *ortrain_cuda_library;
   ortrain_cuda_library->attributes_get_string ((setup)->attributes, (name), (fallback))
 #define ORTRAIN_CUDA_INTS(setup, name, n) ortrain_cuda_library->attributes_get_ints ((setup)->attributes, (name), (n))
 
+typedef struct _OrtrainCudaProfile OrtrainCudaProfile;
+
 typedef struct
 {
   OrtrainProvider parent;
@@ -31,9 +33,10 @@ typedef struct
   guint n_processors; /* multiprocessors */
   guint capability;   /* 90 for 9.0 */
   OrtrainProviderOptions options;
-  float *numbers;        /* in the memory of the device: the constants below */
-  cudaStream_t clearing; /* where new memory is cleared */
-  gboolean is_strict;    /* ORTRAIN_CUDA_STRICT: an error where a slower kernel would replace a library's */
+  float *numbers;              /* in the memory of the device: the constants below */
+  cudaStream_t clearing;       /* where new memory is cleared */
+  gboolean is_strict;          /* ORTRAIN_CUDA_STRICT: an error where a slower kernel would replace a library's */
+  OrtrainCudaProfile *profile; /* of calls, which are then submitted one by one; or NULL */
 } OrtrainCudaProvider;
 
 /* What the memory of the device holds at OrtrainCudaProvider.numbers, for libraries that read scalars there. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-library-private.h"
+#include "cuda/ortrain-cuda-profile.h"
 #include "cuda/ortrain-cuda-provider-private.h"
 
 /* ---- errors ---- */
@@ -141,6 +142,8 @@ cuda_free_stream (OrtrainProvider *self, OrtrainStream *stream)
   ORTRAIN_CUDA_ON_DEVICE;
   if (stream == NULL)
     return;
+  if (stream->provider->profile != NULL)
+    ortrain_cuda_profile_write (stream->provider->profile);
   if (stream->blas != NULL)
     ortrain_cuda_open_cublaslt (NULL)->cublasLtDestroy (stream->blas);
   if (stream->dnn != NULL)
@@ -271,6 +274,26 @@ cuda_await_default_stream (OrtrainProvider *self, GError **error)
 
 /* ---- calls ---- */
 
+/* Returns how many were submitted: the first, or those that are joined to it, too. */
+static guint
+run_first (const OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls)
+{
+  OrtrainCudaProfile *profile = stream->provider->profile;
+  guint n = MIN (calls->n_joined, n_calls);
+  if (G_UNLIKELY (profile != NULL))
+    ortrain_cuda_profile_begin (profile, calls);
+  if (n > 1)
+    n = calls->run_joined (calls, n);
+  else
+    {
+      calls->run (calls);
+      n = 1;
+    }
+  if (G_UNLIKELY (profile != NULL))
+    ortrain_cuda_profile_end (profile, calls, n);
+  return n;
+}
+
 /* Launches, and tells what a launch or a library said. */
 static gboolean
 run_calls (OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls, GCancellable *cancellable,
@@ -280,20 +303,15 @@ run_calls (OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls,
     {
       if (cancellable != NULL && g_cancellable_set_error_if_cancelled (cancellable, error))
         return FALSE;
-      n = MIN (calls[i].n_joined, n_calls - i);
-      if (n > 1)
-        n = calls[i].run_joined (calls + i, n);
-      else
-        {
-          calls[i].run (&calls[i]);
-          n = 1;
-        }
+      n = run_first (stream, calls + i, n_calls - i);
       if (G_UNLIKELY (stream->failure != NULL))
         {
           g_propagate_error (error, g_steal_pointer (&stream->failure));
           return FALSE;
         }
     }
+  if (G_UNLIKELY (stream->provider->profile != NULL))
+    ortrain_cuda_profile_collect (stream->provider->profile, stream);
   return ortrain_cuda_check (cudaGetLastError (), "launching kernels", error);
 }
 
@@ -305,7 +323,8 @@ cuda_submit (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCa
   return run_calls (stream, calls, n_calls, cancellable, error);
 }
 
-/* A CUDA graph; where the calls cannot be captured (a copy from ordinary memory of the host), the calls themselves. */
+/* A CUDA graph; where the calls cannot be captured (a copy from ordinary memory of the host), or are measured one by one, the
+ * calls themselves. */
 struct _OrtrainCapture
 {
   cudaGraphExec_t graph; /* NULL: none */
@@ -329,6 +348,8 @@ cuda_capture (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelC
   cudaGraph_t graph = NULL;
   capture->calls = calls;
   capture->n_calls = n_calls;
+  if (stream->provider->profile != NULL)
+    return g_steal_pointer (&capture);
   if (!ortrain_cuda_check (cudaStreamBeginCapture (stream->stream, cudaStreamCaptureModeThreadLocal),
                            "beginning a capture", error))
     return NULL;
@@ -437,6 +458,7 @@ cuda_free_provider (OrtrainProvider *provider)
 {
   ORTRAIN_CUDA_ON_DEVICE;
   OrtrainCudaProvider *self = (OrtrainCudaProvider *) provider;
+  ortrain_cuda_profile_free (self->profile);
   cudaFree (self->numbers);
   if (self->clearing != NULL)
     cudaStreamDestroy (self->clearing);
@@ -497,6 +519,7 @@ ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error
   self->options = *options;
   const char *strict = g_getenv ("ORTRAIN_CUDA_STRICT");
   self->is_strict = strict != NULL && *strict != '\0' && !g_str_equal (strict, "0");
+  self->profile = ortrain_cuda_profile_new ();
   cudaDriverGetVersion (&driver);
   self->identity = g_strdup_printf ("%s, capability %u, %u processors, driver %d, runtime %d", self->name,
                                     self->capability, self->n_processors, driver, CUDART_VERSION);

@@ -124,6 +124,22 @@ test_refused (gconstpointer data)
   g_unsetenv (r->setting);
 }
 
+/* A profiler sees the calls of one step. */
+static void
+test_profiler (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_setenv ("ORTRAIN_CUDA_PROFILE_STEP", "1", TRUE);
+  train ("mlp", ORTRAIN_PRECISION_F32, 4, &error);
+  g_unsetenv ("ORTRAIN_CUDA_PROFILE_STEP");
+  g_assert_no_error (error);
+  if (!ortrain_fake_cuda_is_in_use ())
+    return;
+  g_assert_cmpuint (ortrain_fake_cuda_count_launches ("profiler-start"), >=, 4);
+  g_assert_cmpuint (ortrain_fake_cuda_count_launches ("profiler-stop"), ==,
+                    ortrain_fake_cuda_count_launches ("profiler-start"));
+}
+
 /* ---- graphs ---- */
 
 static void
@@ -242,5 +258,6 @@ main (int argc, char *argv[])
       g_test_add_data_func (path, transformers[i], test_aligned);
     }
   g_test_add_func ("/cuda-counters/list", test_list);
+  g_test_add_func ("/cuda-counters/profiler", test_profiler);
   return g_test_run ();
 }

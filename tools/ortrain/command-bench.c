@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
 #include "data-files.h"
+#include "step-profile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,7 @@ run (int argc, char *argv[])
   g_autofree char *immediate = NULL;
   g_auto (GStrv) dims = NULL, inputs = NULL;
   g_autofree char *optimizer_name = NULL, *optimizer_state = NULL, *output = NULL, *loss_kind = NULL;
+  g_autofree char *profile = NULL;
   gboolean allow_links = FALSE;
   const GOptionEntry entries[] = {
     { "batch", 'b', 0, G_OPTION_ARG_INT, &batch,
@@ -106,6 +108,8 @@ run (int argc, char *argv[])
     { "deterministic", 0, 0, G_OPTION_ARG_NONE, &deterministic, "Same bits at any number of threads", NULL },
     { "immediate-updates", 0, 0, G_OPTION_ARG_STRING, &immediate,
       "Move parameters in the backward pass, keep no gradients: on, off, auto (auto)", "WHEN" },
+    { "profile", 0, 0, G_OPTION_ARG_FILENAME, &profile,
+      "Measure each kernel call on a GPU and write a table with tabs; without CUDA graphs", "FILE" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
     COMMAND_MODEL_ENTRIES (allow_links),
     { NULL },
@@ -163,6 +167,8 @@ run (int argc, char *argv[])
       OrtrainTensor *first = ortrain_tensor_dict_get_tensor (feeds, 0);
       sizes.batch = ortrain_tensor_get_rank (first) > 0 ? (gint) ortrain_tensor_get_dim (first, 0) : 1;
     }
+  if (profile != NULL && !step_profile_begin (profile, &error))
+    return command_fail (error);
   gint64 start = g_get_monotonic_time ();
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
   if (session == NULL)
@@ -216,7 +222,13 @@ run (int argc, char *argv[])
     }
   const guint64 device_after = get_device_memory ();
   const guint64 high = read_status ("VmHWM:"), resident = high > before ? high - before : 0;
-  OrtrainMemoryPlan *plan = ortrain_training_session_get_memory_plan (session);
+  g_autoptr (OrtrainMemoryPlan) plan = g_object_ref (ortrain_training_session_get_memory_plan (session));
+  if (profile != NULL) /* the device has measured until it is closed */
+    {
+      g_clear_object (&session);
+      if (!step_profile_end (profile, plan, &error))
+        return command_fail (error);
+    }
   const guint64 planned = ortrain_memory_plan_get_peak_bytes (plan);
   const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (plan);
   if (!json)
