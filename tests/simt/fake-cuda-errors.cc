@@ -51,20 +51,34 @@ cudaPeekAtLastError (void)
   return last_error;
 }
 
+#define NAMED(code)                                                                                                    \
+  case code:                                                                                                           \
+    return #code
+
 const char *
 cudaGetErrorName (cudaError_t error)
 {
   switch (error)
     {
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorNoDevice:
-      return "cudaErrorNoDevice";
-    case cudaErrorLaunchFailure:
-      return "cudaErrorLaunchFailure";
-    default:
-      return "cudaError";
+      NAMED (cudaSuccess);
+      NAMED (cudaErrorInvalidValue);
+      NAMED (cudaErrorMemoryAllocation);
+      NAMED (cudaErrorInsufficientDriver);
+      NAMED (cudaErrorNoDevice);
+      NAMED (cudaErrorInvalidDevice);
+      NAMED (cudaErrorDevicesUnavailable);
+      NAMED (cudaErrorInvalidResourceHandle);
+      NAMED (cudaErrorNotReady);
+      NAMED (cudaErrorIllegalAddress);
+      NAMED (cudaErrorMisalignedAddress);
+      NAMED (cudaErrorLaunchFailure);
+      NAMED (cudaErrorStreamCaptureUnsupported);
+      NAMED (cudaErrorStreamCaptureInvalidated);
+      NAMED (cudaErrorStreamCaptureIsolation);
+      NAMED (cudaErrorCapturedEvent);
+      NAMED (cudaErrorStreamCaptureWrongThread);
     }
+  return "unrecognized error code";
 }
 
 const char *

@@ -232,6 +232,7 @@
   X (CUDNN_ATTR_OPERATION_RESHAPE_XDESC, 2200)                                                                         \
   X (CUDNN_ATTR_OPERATION_RESHAPE_YDESC, 2201)                                                                         \
   X (CUDNN_ATTR_DEVICEPROP_DEVICE_ID, 2700)                                                                            \
+  X (CUDNN_ATTR_DEVICEPROP_HANDLE, 2701)                                                                               \
   X (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, 2702)
 
 #define ORTRAIN_FAKE_CUDNN_STATUSES(X)                                                                                 \
