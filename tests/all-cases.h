@@ -3,7 +3,7 @@
 
 #include <glib.h>
 
-/* Whether all cases are wanted (`meson test --setup full`), or those that cover each thing once. Only for what repeats under
+/* Whether all cases are wanted (`meson test --setup deep`), or those that cover each thing once. Only for what repeats under
  * other conditions: nothing may be without a test where this is FALSE. */
 static inline gboolean
 tests_run_all_cases (void)
