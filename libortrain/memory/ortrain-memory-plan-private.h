@@ -61,6 +61,8 @@ const char *ortrain_memory_plan_get_maker (const OrtrainMemoryPlan *self, const 
 gboolean ortrain_memory_plan_is_recomputed (const OrtrainMemoryPlan *self, const OrtrainPlanValue *value);
 
 /* What the kernels of all steps together do, by their own estimates. */
+/* The type of the first operand; UNDEFINED: it has none. */
+OrtrainDType ortrain_plan_step_get_dtype (const OrtrainPlanStep *step);
 void ortrain_memory_plan_sum_work (const OrtrainMemoryPlan *self, double *flops, double *bytes_moved);
 /* [n_steps]: bytes of the arena that are live while a step runs. */
 gsize *ortrain_memory_plan_measure_steps (const OrtrainMemoryPlan *self);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "memory/ortrain-memory-plan-private.h"
 
+#include "ortrain-enum-types.h"
+
 /**
  * OrtrainMemoryStep:
  *
@@ -24,6 +26,7 @@ struct _OrtrainMemoryStep
 
   char *node, *operator_name;
   const char *phase, *stream;
+  OrtrainDType dtype;
   guint64 live_bytes;
   double flops, bytes_moved, milliseconds;
   gint recomputes;
@@ -36,6 +39,7 @@ enum
   PROP_OPERATOR,
   PROP_PHASE,
   PROP_STREAM,
+  PROP_DTYPE,
   PROP_LIVE_BYTES,
   PROP_FLOPS,
   PROP_BYTES_MOVED,
@@ -74,6 +78,9 @@ ortrain_memory_step_get_property (GObject *object, guint property_id, GValue *va
       break;
     case PROP_STREAM:
       g_value_set_string (value, self->stream);
+      break;
+    case PROP_DTYPE:
+      g_value_set_enum (value, (gint) self->dtype);
       break;
     case PROP_LIVE_BYTES:
       g_value_set_uint64 (value, self->live_bytes);
@@ -129,6 +136,13 @@ ortrain_memory_step_class_init (OrtrainMemoryStepClass *klass)
    */
   properties[PROP_STREAM] = g_param_spec_string ("stream", NULL, NULL, "", flags);
   /**
+   * OrtrainMemoryStep:dtype: (getter get_dtype)
+   *
+   * The type of its first operand, which is that of the factors of a product; %ORTRAIN_DTYPE_UNDEFINED where it has no
+   * operands. Read-only.
+   */
+  properties[PROP_DTYPE] = g_param_spec_enum ("dtype", NULL, NULL, ORTRAIN_TYPE_DTYPE, ORTRAIN_DTYPE_UNDEFINED, flags);
+  /**
    * OrtrainMemoryStep:live-bytes: (getter get_live_bytes)
    *
    * How many bytes of the arena are live while it runs. Read-only.
@@ -166,6 +180,15 @@ ortrain_memory_step_init (OrtrainMemoryStep *self)
 {
 }
 
+OrtrainDType
+ortrain_plan_step_get_dtype (const OrtrainPlanStep *step)
+{
+  for (guint i = 0; i < step->node->inputs->len; i++)
+    if (step->node->inputs->pdata[i] != NULL)
+      return ortrain_node_input (step->node, i)->dtype;
+  return ORTRAIN_DTYPE_UNDEFINED;
+}
+
 OrtrainMemoryStep *
 ortrain_memory_step_new (const OrtrainMemoryPlan *plan, guint index, guint64 live_bytes)
 {
@@ -176,6 +199,7 @@ ortrain_memory_step_new (const OrtrainMemoryPlan *plan, guint index, guint64 liv
   self->operator_name = g_strdup (step->node->op_type);
   self->phase = ortrain_phase_get_name (step->phase);
   self->stream = ortrain_plan_stream_get_name (step->stream);
+  self->dtype = ortrain_plan_step_get_dtype (step);
   self->live_bytes = live_bytes;
   self->flops = step->flops;
   self->bytes_moved = step->bytes_moved;
@@ -246,6 +270,22 @@ ortrain_memory_step_get_stream (OrtrainMemoryStep *self)
   g_return_val_if_fail (ORTRAIN_IS_MEMORY_STEP (self), NULL);
 
   return self->stream != NULL ? self->stream : "";
+}
+
+/**
+ * ortrain_memory_step_get_dtype: (get-property dtype)
+ * @self: a step
+ *
+ * Gets the type of its first operand, which is that of the factors of a product.
+ *
+ * Returns: a type; %ORTRAIN_DTYPE_UNDEFINED where it has no operands
+ */
+OrtrainDType
+ortrain_memory_step_get_dtype (OrtrainMemoryStep *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_STEP (self), ORTRAIN_DTYPE_UNDEFINED);
+
+  return self->dtype;
 }
 
 /**

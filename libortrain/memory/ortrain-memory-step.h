@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "core/ortrain-macros.h"
+#include "core/ortrain-dtype.h"
 
 G_BEGIN_DECLS
 
@@ -18,6 +18,8 @@ ORTRAIN_AVAILABLE_IN_ALL
 const char *ortrain_memory_step_get_phase (OrtrainMemoryStep *self);
 ORTRAIN_AVAILABLE_IN_ALL
 const char *ortrain_memory_step_get_stream (OrtrainMemoryStep *self);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainDType ortrain_memory_step_get_dtype (OrtrainMemoryStep *self);
 ORTRAIN_AVAILABLE_IN_ALL
 guint64 ortrain_memory_step_get_live_bytes (OrtrainMemoryStep *self);
 ORTRAIN_AVAILABLE_IN_ALL

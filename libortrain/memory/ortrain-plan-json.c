@@ -40,6 +40,8 @@ add_step (JsonBuilder *builder, const OrtrainMemoryPlan *plan, const OrtrainPlan
   json_builder_add_string_value (builder, ortrain_phase_get_name (step->phase));
   json_builder_set_member_name (builder, "stream");
   json_builder_add_string_value (builder, ortrain_plan_stream_get_name (step->stream));
+  json_builder_set_member_name (builder, "dtype");
+  json_builder_add_string_value (builder, ortrain_dtype_get_name (ortrain_plan_step_get_dtype (step)));
   add_number (builder, "flops", step->flops);
   add_number (builder, "bytes_moved", step->bytes_moved);
   add_number (builder, "milliseconds", step->milliseconds);
@@ -118,7 +120,7 @@ add_gradients (JsonBuilder *builder, OrtrainMemoryPlan *self)
  * one step for a reason of their own: `parameter`, `bytes`, `because`), `persistent` (bytes by category), `blocks` (a list
  * of objects with `name`, `category`, `offset`, `bytes`, `first`, `last`, `node` and `recomputed`: the blocks of the
  * arena), `recompute`, `offload` (`step` that copies a value out, its `name` and `bytes`), and `steps` (in the order of
- * submission: `node`, `operator`, `phase`, `stream`, `flops`, `bytes_moved`, `milliseconds`, `live_bytes` and, of other
+ * submission: `node`, `operator`, `phase`, `stream`, `dtype` (of the first operand), `flops`, `bytes_moved`, `milliseconds`, `live_bytes` and, of other
  * streams, the steps that it `waits` for).
  *
  * `flops` and `bytes_moved` are estimates that kernels give of their work: floating-point operations, 0 for a kernel

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """The `ortrain` command as a user meets it: test_command.py ORTRAIN. test_train_command.py has training."""
+import collections
 import json
 import os
 import pathlib
@@ -417,6 +418,52 @@ class Work(unittest.TestCase):
         with open(path("wrong.json"), "w") as file:
             file.write("[")
         self.assertIn("wrong.json", fails(1, "cnn.onnx", "wrong.json"))
+
+    def test_device(self):
+        """The roofline model, calculated here once more from the steps of the plan."""
+        device = {"name": "a box", "bytes_per_second": 2e9, "flops_per_second": {"float32": 1e11, "bfloat16": 4e11},
+                  "reached": {"bytes": 0.5, "flops": 0.8}, "launch_seconds": 1e-5}
+        with open(path("box.json"), "w") as file:
+            json.dump(device, file)
+        for precision in ("f32", "bf16"):
+            words = ["plan", "cnn.onnx", "--batch", "16", "--precision", precision, "--json"]
+            steps = json.loads(ortrain(*words)[0])["steps"]
+            said = json.loads(ortrain(*words, "--device", "box.json")[0])
+            times, phases = collections.Counter(), collections.Counter()
+            for step in steps:
+                speed = device["flops_per_second"].get(step["dtype"], 1e11) * 0.8
+                seconds = max(step["flops"] / speed, step["bytes_moved"] / 1e9) + 1e-5
+                times[step["operator"]] += 1e3 * seconds
+                phases[step["phase"]] += 1e3 * seconds
+            self.assertEqual({row["operator"] for row in said["operators"]}, set(times))
+            for row in said["operators"]:
+                self.assertAlmostEqual(row["milliseconds"], times[row["operator"]], places=9)
+                self.assertEqual(row["calls"], sum(step["operator"] == row["operator"] for step in steps))
+            self.assertAlmostEqual(said["milliseconds"], sum(times.values()), places=9)
+            for phase in ("forward", "backward", "update"):
+                self.assertAlmostEqual(said[f"{phase}_milliseconds"], phases[phase], places=9)
+            self.assertAlmostEqual(said["samples_per_second"], 16e3 / said["milliseconds"], places=6)
+            if precision == "bf16":
+                self.assertIn("bfloat16", {step["dtype"] for step in steps})
+        with open(path("profile.tsv"), "w") as file:
+            file.write("step\tms\n" + "".join(f"{i}\t0.5\n" for i in range(len(steps))))
+        said = json.loads(ortrain(*words, "--device", "box.json", "--profile", "profile.tsv")[0])
+        self.assertAlmostEqual(said["measured_milliseconds"], 0.5 * len(steps))
+        table, _ = ortrain("plan", "cnn.onnx", "--batch", "16", "--device", "h100")
+        self.assertIn("H100", table)
+        self.assertIn("samples in a second", table)
+        for wrong in ({"bytes_per_second": 0}, {"flops_per_second": {"bfloat16": 1}}, {"flops_per_second": {"float32": 1, "x": 1}},
+                      {"reached": {"bytes": 1.5}}, {"launch_seconds": "x"}):
+            with open(path("wrong.json"), "w") as file:
+                json.dump(device | wrong, file)
+            out, err = ortrain("plan", "cnn.onnx", "--device", "wrong.json", status=1)
+            self.assertEqual((out, err[:9]), ("", "ortrain: "))
+            self.assertIn("has to be", err)
+        self.assertIn("h100, h200", ortrain("plan", "cnn.onnx", "--device", "h999", status=2)[1])
+        with open(path("profile.tsv"), "w") as file:
+            file.write("step\tms\n100000\t1\n")
+        self.assertIn("of another model", ortrain("plan", "cnn.onnx", "--device", "h100", "--profile", "profile.tsv", status=1)[1])
+        ortrain("plan", "cnn.onnx", "--profile", "profile.tsv", status=2)
 
     def test_recompute(self):
         table, _ = ortrain("plan", "cnn.onnx", "--batch", "4", "--recompute")

@@ -2,6 +2,7 @@
 #include "command.h"
 #include "plan-batches.h"
 #include "plan-compare.h"
+#include "plan-roofline.h"
 #include "plan-settings.h"
 
 /* As ONNX, the forward pass as it is computed; else the whole training graph, drawn or as text. */
@@ -72,11 +73,25 @@ print_plan (Planned *planned, guint64 budget, gboolean json, const char *form, G
   return most >= 0;
 }
 
+/* The first dimension of the inputs, where it is one; 0: they have none. */
+static gint64
+count_samples (OrtrainTensorDict *feeds)
+{
+  gint64 n = 0;
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds); i++)
+    {
+      OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (feeds, i);
+      if (n == 0 && ortrain_tensor_get_rank (tensor) > 0)
+        n = ortrain_tensor_get_dim (tensor, 0);
+    }
+  return n;
+}
+
 static ExitStatus
 run (int argc, char *argv[])
 {
   gboolean json = FALSE, compare = FALSE;
-  g_autofree char *svg = NULL, *html = NULL, *csv = NULL, *graph = NULL;
+  g_autofree char *svg = NULL, *html = NULL, *csv = NULL, *graph = NULL, *device = NULL, *profile = NULL;
   g_auto (PlanSettings) settings = PLAN_SETTINGS_INIT;
   const GOptionEntry entries[] = {
     PLAN_SETTINGS_ENTRIES (settings),
@@ -91,6 +106,10 @@ run (int argc, char *argv[])
     { "csv", 0, 0, G_OPTION_ARG_FILENAME, &csv, "Pack the buffers of a MiniMalloc file instead", "FILE" },
     { "recompute", 0, G_OPTION_FLAG_OPTIONAL_ARG, G_OPTION_ARG_CALLBACK, read_form,
       "Print what can be recomputed instead of the plan, or, with details, also of which nodes", "details" },
+    { "device", 0, 0, G_OPTION_ARG_FILENAME, &device,
+      "Print how long a step would take on a device instead: h100, h200, or a JSON file that describes one", "FILE" },
+    { "profile", 0, 0, G_OPTION_ARG_FILENAME, &profile,
+      "With --device, a table that bench --profile has written, to print what was measured beside it", "FILE" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
     { NULL },
   };
@@ -106,26 +125,33 @@ run (int argc, char *argv[])
   if (!compare && (argc == 2) == (csv != NULL))
     return command_usage (&command_plan, "either a model or --csv is needed");
 
+  if (device != NULL && (compare || csv != NULL || recompute_form != NULL))
+    return command_usage (&command_plan, "--device prints times, and nothing else");
+  if (profile != NULL && device == NULL)
+    return command_usage (&command_plan, "--profile needs --device");
+
   GError *error = NULL;
   if (!plan_settings_check (&settings, &error))
     return command_fail (error);
   if (compare)
     return plan_compare_print (&settings, argv[1], argv[2], json, &error) ? EXIT_OK : command_fail (error);
   const gboolean is_table = settings.batches != NULL && settings.batches->len > 1;
-  if (is_table && (svg != NULL || html != NULL || graph != NULL))
-    return command_usage (&command_plan, "several batches print a table, and draw nothing");
+  if (is_table && (svg != NULL || html != NULL || graph != NULL || device != NULL))
+    return command_usage (&command_plan, "several batches print a table of their own, and draw nothing");
   g_auto (Planned) planned = { 0 };
   gboolean ok = TRUE;
   if (csv != NULL)
     ok = (planned.plan = ortrain_memory_plan_new_from_csv (csv, &error)) != NULL;
   else
     ok = planned_make (&planned, argv[1], &settings, &error);
-  ok = ok && (graph == NULL || write_graph (planned.model, planned.session, settings.precision, graph, &error)) &&
-       (svg == NULL || ortrain_memory_plan_save_svg (planned.plan, svg, &error)) &&
-       (html == NULL || ortrain_memory_plan_save_html (planned.plan, html, &error)) &&
-       (is_table ? plan_batches_print (planned.session, planned.feeds, settings.batches, settings.budget, json, &error)
-                 : print_plan (&planned, settings.budget, json,
-                               recompute_form != NULL && json ? "json" : recompute_form, &error));
+  ok =
+      ok && (graph == NULL || write_graph (planned.model, planned.session, settings.precision, graph, &error)) &&
+      (svg == NULL || ortrain_memory_plan_save_svg (planned.plan, svg, &error)) &&
+      (html == NULL || ortrain_memory_plan_save_html (planned.plan, html, &error)) &&
+      (device != NULL ? plan_roofline_print (planned.plan, device, profile, count_samples (planned.feeds), json, &error)
+       : is_table ? plan_batches_print (planned.session, planned.feeds, settings.batches, settings.budget, json, &error)
+                  : print_plan (&planned, settings.budget, json,
+                                recompute_form != NULL && json ? "json" : recompute_form, &error));
   return ok ? EXIT_OK : command_fail (error);
 }
 
@@ -133,7 +159,7 @@ const Command command_plan = {
   "plan",
   "MODEL [--batch N[,N...]] [--budget BYTES] [--offload WHEN] [--seq N] [--dim NAME=SIZE] [--immediate-updates WHEN] "
   "[--precision NAME] [--optimizer-state NAME] [--memory-opt-level N] [--memory-opt-config PLANS] "
-  "[--recompute[=details]] [--graph FILE] "
+  "[--recompute[=details]] [--device FILE [--profile FILE]] [--graph FILE] "
   "[--svg FILE] [--html FILE] [--json] | --compare A B | --csv FILE",
   "Plan the memory of training a model, draw it, compare two plans", run
 };
