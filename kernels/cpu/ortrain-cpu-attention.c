@@ -605,6 +605,13 @@ attention_run (const OrtrainKernelCall *call)
   ortrain_parallel_for (ortrain_cpu_get_pool (call), heads * plan->n_blocks, grain, CALL (plan, forward_units), &run);
 }
 
+/* Not y, which is not needed here. */
+static gboolean
+attention_grad_takes (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
+{
+  return get_optional (inputs, n_inputs, 9) == NULL;
+}
+
 /* AttentionGrad (dy, q, k, v, lse[, mask, bias, ratio, training]) → (dq, dk, dv, dbias) */
 static gboolean
 attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
@@ -703,15 +710,17 @@ attention_grad_run (const OrtrainKernelCall *call)
     ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->batch * plan->heads, 1, CALL (plan, backward_units), &run);
 }
 
-#define ROWS(name, prefix, run)                                                                                        \
-  { name, "org.ortrain", ORTRAIN_DTYPES_F32F64, prefix##_prepare, run },                                               \
+#define ROWS_THAT(name, prefix, run, which)                                                                            \
+  { name, "org.ortrain", ORTRAIN_DTYPES_F32F64, prefix##_prepare, run, .takes = which },                               \
   {                                                                                                                    \
-    name, "org.ortrain", ORTRAIN_DTYPES_MIXED, prefix##_prepare, run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED             \
+    name, "org.ortrain", ORTRAIN_DTYPES_MIXED, prefix##_prepare, run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED,            \
+                                                                      .takes = which                                   \
   }
+#define ROWS(name, prefix, run) ROWS_THAT (name, prefix, run, NULL)
 
 static const OrtrainKernel kernels[] = {
   ROWS ("Attention", attention, attention_run),
-  ROWS ("AttentionGrad", attention_grad, attention_grad_run),
+  ROWS_THAT ("AttentionGrad", attention_grad, attention_grad_run, attention_grad_takes),
   ROWS ("PackedAttention", packed_attention, attention_run),
   ROWS ("PackedAttentionGrad", packed_attention_grad, attention_grad_run),
   ROWS ("RelativeAttention", relative_attention, attention_run),

@@ -10,7 +10,7 @@
  * plain ones. None keeps a matrix of scores; the forward pass saves one number per row, and the backward pass makes the
  * probabilities again from it.
  *
- * cuDNN's gradient wants y, which AttentionGrad does not have: it is computed again, into the workspace. Blocks add to dq
+ * cuDNN's gradient wants y. Where AttentionGrad does not have it, it is computed again, into the workspace. Blocks add to dq
  * in an order of chance, which is faster. With a fixed partition, or where cuDNN has no such kernel, dq is summed in the
  * order of keys; the workspace for that, 2 bytes for each score, has to be below DETERMINISTIC_LIMIT. Else the plain
  * kernels compute. */
@@ -25,6 +25,7 @@ typedef struct
   OrtrainCudaAttention attention, again; /* again: writes y to the workspace */
   OrtrainCudaBiasGradient dbias;
   gboolean is_packed;        /* q, k and v are parts of one operand, and their gradients are */
+  guint y_input;             /* of the gradient: the number of y; 0: it is computed again */
   gsize part_bytes;          /* from one part to the next, in the operand */
   OrtrainDType gradients[3]; /* types of dq, dk and dv */
   gsize n_bytes[3];          /* of the outputs */
@@ -433,14 +434,15 @@ run_backward (const OrtrainKernelCall *call, const OrtrainCudaAttentionInputs *i
   const int results[] = { tensors->dq, tensors->dk, tensors->dv };
   OrtrainCudaAttention blind;
   write_bias (call, in->mask);
-  if (!constants->is_packed && !run_forward (call, in, workspace + constants->y, workspace + constants->stats))
+  if (constants->y_input == 0 && !run_forward (call, in, workspace + constants->y, workspace + constants->stats))
     return FALSE;
   addresses[tensors->dy] = (void *) in->dy;
   addresses[tensors->q] = (void *) in->q;
   addresses[tensors->k] = (void *) in->k;
   addresses[tensors->v] = (void *) in->v;
   addresses[tensors->stats] = (void *) in->lse;
-  addresses[tensors->y] = constants->is_packed ? (void *) call->inputs[2] : workspace + constants->y;
+  addresses[tensors->y] =
+      constants->y_input != 0 ? (void *) call->inputs[constants->y_input] : workspace + constants->y;
   addresses[tensors->dots] = workspace + constants->rows; /* [rows], float32 */
   if (tensors->sums >= 0)
     addresses[tensors->sums] = workspace + constants->sums;
@@ -549,12 +551,13 @@ run_attention (const OrtrainKernelCall *call)
   ortrain_cuda_attention_forward (call, &constants->attention, &in, call->outputs[0], lse);
 }
 
-/* lse: number of an input; so is the mask. */
+/* y: number of an input that may be absent; lse, mask: numbers of inputs. */
 static gboolean
-prepare_backward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, guint lse, guint mask,
-                  GError **error)
+prepare_backward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, guint y_input, guint lse,
+                  guint mask, GError **error)
 {
   OrtrainCudaAttention attention;
+  const OrtrainOperand *given = find_optional (setup, y_input);
   if (!ortrain_cuda_attention_describe (setup, operands, find_optional (setup, mask), find_optional (setup, mask + 1),
                                         mask + 2, &attention, error))
     return FALSE;
@@ -571,16 +574,18 @@ prepare_backward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operan
       g_autoptr (GError) refusal = NULL;
       OrtrainCudaAttentionSide *y = &constants->again.y;
       constants->again = attention;
-      if (!constants->is_packed) /* y is computed again, rows behind each other */
+      if (given != NULL && given->dtype == attention.y.dtype && given->n_elements == setup->inputs[0].n_elements)
+        constants->y_input = y_input;
+      else /* y is computed again, rows behind each other */
         {
           y->pitch = y->width;
           y->head_step = attention.n_queries * y->width;
         }
       describe_bias (constants);
-      if (!constants->is_packed)
+      if (constants->y_input == 0)
         constants->forward = plan_forward (setup, constants, &refusal);
       constants->backward =
-          constants->is_packed || constants->forward != NULL ? plan_backward (setup, constants, &refusal) : NULL;
+          constants->y_input != 0 || constants->forward != NULL ? plan_backward (setup, constants, &refusal) : NULL;
       if (constants->backward == NULL && !ortrain_cuda_fall_back (setup, "dnn-fallbacks", refusal->message, error))
         return FALSE;
     }
@@ -592,7 +597,7 @@ prepare_backward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operan
         setup->workspace_bytes =
             MAX (setup->workspace_bytes, ortrain_dnn_plan_get_workspace_bytes (constants->forward));
       reserve_bias (setup, constants);
-      if (!constants->is_packed)
+      if (constants->y_input == 0)
         {
           constants->stats = reserve (setup, n_rows);
           constants->y = reserve (setup, setup->inputs[0].n_bytes);
@@ -625,12 +630,33 @@ run_backward_or_plain (const OrtrainKernelCall *call, guint lse, guint mask, voi
                                           (float *) (workspace + constants->sums), dbias, 3);
 }
 
-/* AttentionGrad (dy, q, k, v, lse[, mask, bias, ratio, training]) → (dq, dk, dv, dbias) */
+#define INPUT_BIAS 6
+#define INPUT_Y 9
+
+static gboolean
+is_given (const OrtrainOperand *operands, guint n, guint index)
+{
+  return n > index && operands[index].dtype != ORTRAIN_DTYPE_UNDEFINED;
+}
+
+/* y where cuDNN may compute the gradient, only: a pass asks this before it gives y to the node. */
+static gboolean
+takes_y (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
+{
+  if (!is_given (inputs, n_inputs, INPUT_Y))
+    return TRUE;
+  const OrtrainDType dtype = inputs[INPUT_Y].dtype;
+  return (dtype == ORTRAIN_DTYPE_FLOAT16 || dtype == ORTRAIN_DTYPE_BFLOAT16) && inputs[0].dtype == dtype &&
+         inputs[1].dtype == dtype && !is_given (inputs, n_inputs, INPUT_BIAS) && !is_given (outputs, n_outputs, 3) &&
+         ortrain_dnn_get_version () >= LEAST_VERSION;
+}
+
+/* AttentionGrad (dy, q, k, v, lse[, mask, bias, ratio, training, y]) → (dq, dk, dv, dbias) */
 static gboolean
 prepare_attention_grad (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *operands[] = { &setup->inputs[1], &setup->inputs[2], &setup->inputs[3] };
-  if (!prepare_backward (setup, operands, 4, 5, error))
+  if (!prepare_backward (setup, operands, INPUT_Y, 4, 5, error))
     return FALSE;
   AttentionConstants *constants = setup->constants;
   setup->can_accumulate = 1 << 3;
@@ -659,7 +685,7 @@ prepare_packed_attention_grad (OrtrainKernelSetup *setup, GError **error)
   const OrtrainOperand *qkv = &setup->inputs[1], *operands[] = { qkv, qkv, qkv };
   if (setup->inputs[2].dtype != setup->inputs[0].dtype || setup->inputs[2].n_elements != setup->inputs[0].n_elements)
     return ortrain_cuda_refuse (setup, error, "y is not like its gradient");
-  return prepare_backward (setup, operands, 3, 4, error);
+  return prepare_backward (setup, operands, 2, 3, 4, error);
 }
 
 static void
@@ -675,16 +701,17 @@ run_packed_attention_grad (const OrtrainKernelCall *call)
   run_backward_or_plain (call, 3, 4, gradients, NULL);
 }
 
-#define ROW(name, prepare_row, run_row)                                                                                \
+#define ROW_THAT(name, prepare_row, run_row, which)                                                                    \
   {                                                                                                                    \
     .op_type = name, .domain = "org.ortrain", .dtypes = ORTRAIN_DTYPES_MIXED, .prepare = prepare_row, .run = run_row,  \
-    .mixed_dtypes = ORTRAIN_DTYPES_MIXED                                                                               \
+    .mixed_dtypes = ORTRAIN_DTYPES_MIXED, .takes = which                                                               \
   }
+#define ROW(name, prepare_row, run_row) ROW_THAT (name, prepare_row, run_row, NULL)
 
 /* float64 is left to the host. */
 static const OrtrainKernel rows[] = {
   ROW ("Attention", prepare_attention, run_attention),
-  ROW ("AttentionGrad", prepare_attention_grad, run_attention_grad),
+  ROW_THAT ("AttentionGrad", prepare_attention_grad, run_attention_grad, takes_y),
   ROW ("PackedAttention", prepare_packed_attention, run_attention),
   ROW ("PackedAttentionGrad", prepare_packed_attention_grad, run_packed_attention_grad),
 };

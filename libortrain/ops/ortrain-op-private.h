@@ -189,6 +189,9 @@ struct _OrtrainOpDef
   const char *of_packed;
   /* The operator that adds an input behind all others to output 0. NULL: none. */
   const char *plus_input;
+  /* Not 0: this input, which may be left out, is output 0 of the node that input `reused_beside` is another output of. What
+   * is computed does not depend on it, but it saves a device work whose kernel takes it. */
+  guint8 reused_input, reused_beside;
   OrtrainMixedRule mixed;
   /* The input that output 0 is, element by element, where the two have one type and shape; -1: none. NULL: as the flags
    * say. */

@@ -102,7 +102,8 @@ gradient_attention (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-/* (dy, q, k, v, lse[, mask, bias, ratio, training]) → (dq, dk, dv, dbias) */
+/* (dy, q, k, v, lse[, mask, bias, ratio, training, y]) → (dq, dk, dv, dbias). y follows from the others: it is there for
+ * kernels that need it, where a pass has found that it is kept anyway. */
 static gboolean
 infer_attention_grad (OrtrainInferContext *ctx, GError **error)
 {
@@ -112,12 +113,12 @@ infer_attention_grad (OrtrainInferContext *ctx, GError **error)
   const OrtrainDim length = ortrain_infer_get_dim (ctx, 1, packed & 1 ? 1 : 2);
   const OrtrainDim y[] = { batch, packed & 8 ? length : heads, packed & 8 ? heads : length, width };
   const OrtrainDim lse[] = { batch, heads, length };
-  const guint checked[] = { 0, 4 };
-  for (guint i = 0; i < 2; i++)
+  const guint checked[] = { 0, 4, 9 };
+  for (guint i = 0; i < 3 && checked[i] < ctx->node->inputs->len; i++)
     {
       const gint rank = ortrain_infer_get_rank (ctx, checked[i]);
-      const OrtrainDim *dims = ortrain_infer_get_dims (ctx, checked[i]), *expected = i == 0 ? y : lse;
-      gboolean fits = rank < 0 || rank == (i == 0 ? 4 : 3);
+      const OrtrainDim *dims = ortrain_infer_get_dims (ctx, checked[i]), *expected = i == 1 ? lse : y;
+      gboolean fits = rank < 0 || rank == (i == 1 ? 3 : 4);
       for (gint d = 0; d < rank && fits; d++)
         fits = !ortrain_dim_is_int (dims[d]) || !ortrain_dim_is_int (expected[d]) || dims[d].value == expected[d].value;
       if (!fits)
@@ -576,9 +577,9 @@ static const OrtrainOpDef ops[] = {
     .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 3 << 5, .types = ".00*ffb", .scalar_inputs = 3 << 5, .infer = infer_attention,
     .gradient = gradient_attention, .of_packed = "PackedAttention", .channels = ORTRAIN_CHANNELS_ALIGNED, .broadcast_inputs = 1 << 3, .input_roles = { [3] = "mask", [4] = "bias", [5] = "ratio" }, .expand = ortrain_body_attention,
     .restore = ortrain_body_attention },
-  { .name = "AttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 9, .min_outputs = 1,
-    .max_outputs = 4, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".000f*ffb", .scalar_inputs = 3 << 7, .infer = infer_attention_grad,
-    .broadcast_inputs = 1 << 5, .zero_sums = ortrain_zero_sums_attention_grad, .expand = ortrain_body_attention_grad },
+  { .name = "AttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 10, .min_outputs = 1,
+    .max_outputs = 4, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".000f*ffbf", .scalar_inputs = 3 << 7, .infer = infer_attention_grad,
+    .reused_input = 9, .reused_beside = 4, .broadcast_inputs = 1 << 5, .zero_sums = ortrain_zero_sums_attention_grad, .expand = ortrain_body_attention_grad },
   { .name = "PackedAttention", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_NARROW, .since = 1, .min_inputs = 1, .max_inputs = 2,
     .min_outputs = 1, .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1, .types = ".*",
     .infer = infer_packed_attention, .gradient = gradient_packed_attention, .channels = ORTRAIN_CHANNELS_ANY,

@@ -10,6 +10,7 @@
 #include "transform/ortrain-fuse-linear-gradients-private.h"
 #include "transform/ortrain-fuse-linear-private.h"
 #include "transform/ortrain-fuse-residuals-private.h"
+#include "transform/ortrain-reuse-outputs-private.h"
 #include "transform/ortrain-specialize-private.h"
 
 typedef struct
@@ -119,6 +120,7 @@ static const Pass static_passes[] = {
   { "fuse-linear", .run_for = ortrain_fuse_linear },
   { "fuse-linear-gradients", .run_for = ortrain_fuse_linear_gradients },
   { "remove-dead", remove_dead },
+  { "reuse-outputs", .run_for = ortrain_reuse_outputs },
   { "fuse-elementwise", .run_for = ortrain_fuse_elementwise },
   { "expand", .run_for = expand, .needed = TRUE }, /* what the provider has no kernel for, whoever wrote it */
   { "remove-dead", remove_dead },

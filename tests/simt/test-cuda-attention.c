@@ -177,10 +177,10 @@ copy_as (OrtrainTensor *x, OrtrainDType rounded, OrtrainDType stored)
 }
 
 /* One run of a node in 16 bits with the row statistics in float32, as models have it; in float64 on the host if provider is
- * NULL. forward: for the gradient, what its inputs y and lse come from. */
+ * NULL. forward: for the gradient, what its inputs y and lse come from. gives_y: to a gradient that can do without. */
 static void
 run_as (KernelRun *run, const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *const *out,
-        OrtrainDType dtype, const KernelRun *forward, OrtrainProvider *provider)
+        OrtrainDType dtype, const KernelRun *forward, gboolean gives_y, OrtrainProvider *provider)
 {
   g_autoptr (GError) error = NULL;
   const gboolean grad = g_str_has_suffix (node->op_type, "Grad"), packed = g_str_has_prefix (node->op_type, "Packed");
@@ -196,6 +196,12 @@ run_as (KernelRun *run, const OrtrainNode *node, OrtrainTensor *const *in, Ortra
     else
       kernel_run_add_input (run, copy_as (grad && packed && i == 2 ? forward->outputs[0] : in[i], dtype,
                                           provider != NULL ? dtype : wide));
+  if (gives_y)
+    {
+      while (run->n_inputs < 9)
+        kernel_run_add_input (run, NULL);
+      kernel_run_add_input (run, copy_as (forward->outputs[0], dtype, dtype));
+    }
   for (guint k = 0; k < node->outputs->len; k++)
     if (out[k] == NULL)
       run->outputs[run->n_outputs++] = NULL;
@@ -257,16 +263,25 @@ run_library (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *c
           kernel_run_try (&forward, &error);
           g_assert_no_error (error);
         }
-      const guint64 before = ortrain_counters_get ("cuda", "dnn-runs");
-      run_as (&ours, node, in, out, dtypes[d], &forward, cuda);
-      *(grad ? &n_backward : &n_forward) += 1;
-      g_assert_cmpuint (ortrain_counters_get ("cuda", "dnn-runs") - before, ==, grad && !packed ? 2 : 1);
-      run_as (&right, node, in, out, dtypes[d], &forward, NULL);
-      for (guint k = 0; k < ours.n_outputs; k++)
-        if (ours.outputs[k] != NULL)
-          compare (ours.outputs[k], right.outputs[k],
-                   ROUNDINGS * (dtypes[d] == ORTRAIN_DTYPE_BFLOAT16 ? 0x1p-9 : 0x1p-11), node->op_type);
-      kernel_run_clear (&ours);
+      run_as (&right, node, in, out, dtypes[d], &forward, FALSE, NULL);
+      gsize workspace_bytes = 0;
+      for (guint gives_y = 0; gives_y < (grad && !packed ? 2 : 1); gives_y++)
+        {
+          const guint64 before = ortrain_counters_get ("cuda", "dnn-runs");
+          run_as (&ours, node, in, out, dtypes[d], &forward, gives_y, cuda);
+          *(grad ? &n_backward : &n_forward) += 1;
+          g_assert_cmpuint (ortrain_counters_get ("cuda", "dnn-runs") - before, ==,
+                            grad && !packed && !gives_y ? 2 : 1);
+          if (gives_y)
+            g_assert_cmpuint (ours.setup.workspace_bytes + ortrain_tensor_get_n_bytes (ours.inputs[9]), <=,
+                              workspace_bytes);
+          workspace_bytes = ours.setup.workspace_bytes;
+          for (guint k = 0; k < ours.n_outputs; k++)
+            if (ours.outputs[k] != NULL)
+              compare (ours.outputs[k], right.outputs[k],
+                       ROUNDINGS * (dtypes[d] == ORTRAIN_DTYPE_BFLOAT16 ? 0x1p-9 : 0x1p-11), node->op_type);
+          kernel_run_clear (&ours);
+        }
       kernel_run_clear (&right);
       if (grad)
         kernel_run_clear (&forward);
@@ -317,6 +332,35 @@ test_order (void)
   g_assert_cmpuint (ortrain_counters_get ("cuda", "attention-in-order"), >, ordered);
 }
 
+/* What y is good for, and what takes none: the pass that gives it asks. */
+static void
+test_takes_y (void)
+{
+  static const OrtrainDType dtypes[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainProvider) provider = ortrain_provider_open ("cuda", &options, &error);
+  g_assert_no_error (error);
+  for (guint d = 0; d < G_N_ELEMENTS (dtypes); d++)
+    for (guint with_bias = 0; with_bias < 2; with_bias++)
+      for (guint on_host = 0; on_host < 2; on_host++)
+        {
+          OrtrainOperand inputs[10] = { 0 }, outputs[3] = { 0 };
+          const OrtrainProvider *asked = on_host ? ortrain_provider_get_host () : provider;
+          for (guint i = 0; i < 10; i++)
+            inputs[i].dtype = i == 4                ? ORTRAIN_DTYPE_FLOAT32
+                              : i < 4 || i == 9     ? dtypes[d]
+                              : i == 6 && with_bias ? dtypes[d]
+                                                    : ORTRAIN_DTYPE_UNDEFINED;
+          for (guint k = 0; k < 3; k++)
+            outputs[k].dtype = dtypes[d];
+          g_assert_nonnull (asked->klass->find_kernel (asked, "org.ortrain", "AttentionGrad", inputs, 9, outputs, 3));
+          g_assert_cmpint (asked->klass->find_kernel (asked, "org.ortrain", "AttentionGrad", inputs, 10, outputs, 3) !=
+                               NULL,
+                           ==, !on_host && d > 0 && !with_bias);
+        }
+}
+
 /* Shapes that it gets wrong are kept from it. */
 static void
 test_refused (void)
@@ -345,6 +389,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/cuda-attention/causal", test_causal);
   g_test_add_func ("/cuda-attention/library", test_library);
   g_test_add_func ("/cuda-attention/order", test_order);
+  g_test_add_func ("/cuda-attention/takes-y", test_takes_y);
   g_test_add_func ("/cuda-attention/refused", test_refused);
   return g_test_run ();
 }
