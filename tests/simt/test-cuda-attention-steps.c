@@ -149,8 +149,8 @@ typedef struct
 typedef struct
 {
   double losses[N_STEPS];
-  gsize bytes;            /* planned */
-  guint64 dnn_runs;       /* of the first step: later ones are CUDA graphs */
+  gsize bytes;             /* planned */
+  guint64 dnn_runs;        /* of the first step: later ones are CUDA graphs */
   guint n_reused, n_grads; /* gradients with y, and all */
 } Result;
 
