@@ -35,6 +35,7 @@ typedef struct
   OrtrainProviderOptions options;
   float *numbers;              /* in the memory of the device: the constants below */
   cudaStream_t clearing;       /* where new memory is cleared */
+  gboolean is_blocking;        /* ORTRAIN_CUDA_BLOCKING: the host waits for each call */
   gboolean is_strict;          /* ORTRAIN_CUDA_STRICT: an error where a slower kernel would replace a library's */
   OrtrainCudaProfile *profile; /* of calls, which are then submitted one by one; or NULL */
 } OrtrainCudaProvider;

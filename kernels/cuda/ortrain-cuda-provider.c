@@ -10,9 +10,12 @@ ortrain_cuda_check (cudaError_t code, const char *what, GError **error)
 {
   if (G_LIKELY (code == cudaSuccess))
     return TRUE;
+  const gboolean is_of_kernel = code == cudaErrorIllegalAddress || code == cudaErrorMisalignedAddress ||
+                                code == cudaErrorLaunchFailure || code == cudaErrorAssert;
   cudaGetLastError ();
   g_set_error (error, ortrain_cuda_library->device_error_quark (), ORTRAIN_DEVICE_ERROR_FAILED,
-               "The device 'cuda' failed at %s: %s (%s)", what, cudaGetErrorString (code), cudaGetErrorName (code));
+               "The device 'cuda' failed at %s: %s (%s)%s", what, cudaGetErrorString (code), cudaGetErrorName (code),
+               is_of_kernel ? "; with ORTRAIN_CUDA_BLOCKING=1, the error names the step" : "");
   return FALSE;
 }
 
@@ -274,6 +277,15 @@ cuda_await_default_stream (OrtrainProvider *self, GError **error)
 
 /* ---- calls ---- */
 
+/* Errors of a kernel come with a later call, and the device is lost then: to learn which kernel it was, the host waits for each. */
+static void
+wait_for_call (const OrtrainKernelCall *call)
+{
+  const cudaError_t code = cudaStreamSynchronize (ortrain_cuda_get_stream (call)->stream);
+  if (code != cudaSuccess)
+    ortrain_cuda_fail (call, "%s: %s", cudaGetErrorName (code), cudaGetErrorString (code));
+}
+
 /* Returns how many were submitted: the first, or those that are joined to it, too. */
 static guint
 run_first (const OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls)
@@ -291,6 +303,8 @@ run_first (const OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_
     }
   if (G_UNLIKELY (profile != NULL))
     ortrain_cuda_profile_end (profile, calls, n);
+  if (G_UNLIKELY (stream->provider->is_blocking))
+    wait_for_call (calls);
   return n;
 }
 
@@ -348,7 +362,7 @@ cuda_capture (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelC
   cudaGraph_t graph = NULL;
   capture->calls = calls;
   capture->n_calls = n_calls;
-  if (stream->provider->profile != NULL)
+  if (stream->provider->profile != NULL || stream->provider->is_blocking)
     return g_steal_pointer (&capture);
   if (!ortrain_cuda_check (cudaStreamBeginCapture (stream->stream, cudaStreamCaptureModeThreadLocal),
                            "beginning a capture", error))
@@ -500,6 +514,13 @@ static const OrtrainProviderClass cuda_class = {
   .free_capture = cuda_free_capture,
 };
 
+static gboolean
+is_set (const char *variable)
+{
+  const char *text = g_getenv (variable);
+  return text != NULL && *text != '\0' && !g_str_equal (text, "0");
+}
+
 OrtrainProvider *
 ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error)
 {
@@ -517,8 +538,8 @@ ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error
   self->n_processors = (guint) MAX (properties.multiProcessorCount, 1);
   self->capability = (guint) (properties.major * 10 + properties.minor);
   self->options = *options;
-  const char *strict = g_getenv ("ORTRAIN_CUDA_STRICT");
-  self->is_strict = strict != NULL && *strict != '\0' && !g_str_equal (strict, "0");
+  self->is_strict = is_set ("ORTRAIN_CUDA_STRICT");
+  self->is_blocking = is_set ("ORTRAIN_CUDA_BLOCKING");
   self->profile = ortrain_cuda_profile_new ();
   cudaDriverGetVersion (&driver);
   self->identity = g_strdup_printf ("%s, capability %u, %u processors, driver %d, runtime %d", self->name,

@@ -71,6 +71,7 @@ cudaGetErrorName (cudaError_t error)
       NAMED (cudaErrorNotReady);
       NAMED (cudaErrorIllegalAddress);
       NAMED (cudaErrorMisalignedAddress);
+      NAMED (cudaErrorAssert);
       NAMED (cudaErrorLaunchFailure);
       NAMED (cudaErrorStreamCaptureUnsupported);
       NAMED (cudaErrorStreamCaptureInvalidated);

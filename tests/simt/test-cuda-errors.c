@@ -108,6 +108,8 @@ test_small_device (void)
 
 /* ---- a lost device ---- */
 
+#define NAMED_STEP "'.*': The device 'cuda' failed at step [0-9]+: cudaErrorLaunchFailure"
+
 /* In a process of its own: the device stays lost. */
 static void
 lose_device (void)
@@ -119,6 +121,11 @@ lose_device (void)
     step (session, model, s % model->feeds->len, &error);
   g_assert_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_FAILED);
   g_assert_nonnull (strstr (error->message, "The device 'cuda' failed at "));
+  if (g_getenv ("ORTRAIN_CUDA_BLOCKING") != NULL)
+    g_assert_true (g_regex_match_simple (NAMED_STEP, error->message, 0, 0));
+  else
+    g_assert_true (strstr (error->message, "cudaErrorLaunchFailure") == NULL ||
+                   strstr (error->message, "ORTRAIN_CUDA_BLOCKING=1") != NULL);
   g_clear_error (&error);
   if (session != NULL)
     {
@@ -152,6 +159,25 @@ test_lost (gconstpointer data)
       g_unsetenv (setting);
       g_test_trap_assert_passed ();
     }
+}
+
+/* With a wait after each call, the error names the node and the step where it is of a kernel: most of what runs on a device
+ * is, the rest are copies between steps. */
+static void
+test_blocking (void)
+{
+  guint n_named = 0;
+  g_setenv ("ORTRAIN_CUDA_BLOCKING", "1", TRUE);
+  for (guint i = 0; i < 8; i++)
+    {
+      g_autofree char *number = g_strdup_printf ("%u", 300 + 7 * i);
+      g_setenv ("ORTRAIN_FAKE_CUDA_LOST", number, TRUE);
+      g_test_trap_subprocess ("/cuda-errors/lost/subprocess", 60 * G_USEC_PER_SEC, G_TEST_SUBPROCESS_DEFAULT);
+      n_named += g_test_trap_has_passed ();
+    }
+  g_unsetenv ("ORTRAIN_FAKE_CUDA_LOST");
+  g_unsetenv ("ORTRAIN_CUDA_BLOCKING");
+  g_assert_cmpuint (n_named, >=, 4);
 }
 
 /* ---- several devices ---- */
@@ -429,6 +455,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/cuda-errors/other-device", test_other_device);
   g_test_add_data_func ("/cuda-errors/lost/running", "ORTRAIN_FAKE_CUDA_LOST", test_lost);
   g_test_add_data_func ("/cuda-errors/lost/submitting", "ORTRAIN_FAKE_CUDA_LOST_SUBMITTING", test_lost);
+  g_test_add_func ("/cuda-errors/lost/blocking", test_blocking);
   g_test_add_func ("/cuda-errors/lost/subprocess", lose_device);
   g_test_add_data_func ("/cuda-errors/capture/page-locked", "page-locked", test_capture);
   g_test_add_data_func ("/cuda-errors/capture/ordinary", "ordinary", test_capture);

@@ -18,7 +18,7 @@ typedef struct
   char *name;
   double bytes_per_second, launch_seconds;
   double flops_per_second[MAX_DTYPE + 1]; /* 0: not said, as for float32 */
-  double reached_bytes, reached_flops;       /* shares of the two speeds that kernels reach */
+  double reached_bytes, reached_flops;    /* shares of the two speeds that kernels reach */
 } Roof;
 
 static void
@@ -49,8 +49,8 @@ read_device (const char *device, GError **error)
 static gboolean
 refuse (const char *device, const char *member, const char *expected, GError **error)
 {
-  g_set_error (error, G_FILE_ERROR, G_FILE_ERROR_INVAL, "--device %s: \"%s\" has to be %s",
-               ortrain_text_show (device), member, expected);
+  g_set_error (error, G_FILE_ERROR, G_FILE_ERROR_INVAL, "--device %s: \"%s\" has to be %s", ortrain_text_show (device),
+               member, expected);
   return FALSE;
 }
 
@@ -145,8 +145,9 @@ predict (const Roof *roof, OrtrainMemoryStep *step, Row *row)
 {
   const OrtrainDType dtype = ortrain_memory_step_get_dtype (step);
   const double flops = ortrain_memory_step_get_flops (step), bytes = ortrain_memory_step_get_bytes_moved (step);
-  const double speed = dtype <= MAX_DTYPE && roof->flops_per_second[dtype] > 0 ? roof->flops_per_second[dtype]
-                                                         : roof->flops_per_second[ORTRAIN_DTYPE_FLOAT32];
+  const double speed = dtype <= MAX_DTYPE && roof->flops_per_second[dtype] > 0
+                           ? roof->flops_per_second[dtype]
+                           : roof->flops_per_second[ORTRAIN_DTYPE_FLOAT32];
   const double arithmetic = flops / (speed * roof->reached_flops);
   const double memory = bytes / (roof->bytes_per_second * roof->reached_bytes);
   const double work = MAX (arithmetic, memory);
@@ -154,8 +155,9 @@ predict (const Roof *roof, OrtrainMemoryStep *step, Row *row)
   row->flops += flops;
   row->bytes += bytes;
   row->seconds += work + roof->launch_seconds;
-  row->by[work < roof->launch_seconds ? BOUND_BY_LAUNCHES : arithmetic > memory ? BOUND_BY_FLOPS : BOUND_BY_BYTES] +=
-      work + roof->launch_seconds;
+  row->by[work < roof->launch_seconds ? BOUND_BY_LAUNCHES
+          : arithmetic > memory       ? BOUND_BY_FLOPS
+                                      : BOUND_BY_BYTES] += work + roof->launch_seconds;
 }
 
 static Bound
@@ -235,7 +237,8 @@ static const char *const phases[] = { "forward", "backward", "update" };
 static void
 print_text (const Roof *roof, const Prediction *self)
 {
-  g_print ("Estimated for %s, where kernels reach %.0f %% of %.4g TB/s and %.0f %% of its arithmetic; nothing of it was run:\n",
+  g_print ("Estimated for %s, where kernels reach %.0f %% of %.4g TB/s and %.0f %% of its arithmetic; nothing of it "
+           "was run:\n",
            roof->name, 100 * roof->reached_bytes, roof->bytes_per_second / 1e12, 100 * roof->reached_flops);
   g_print ("%-28s  %6s  %11s  %11s  %10s  %6s  %-10s%s\n", "operator", "calls", "gflop", "MB", "ms", "share",
            "bound by", self->is_measured ? "    measured  ratio" : "");

@@ -26,6 +26,7 @@ extern "C"
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
     cudaErrorMisalignedAddress = 716,
+    cudaErrorAssert = 710,
     cudaErrorLaunchFailure = 719,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
