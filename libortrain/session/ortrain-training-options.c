@@ -240,7 +240,9 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * %ORTRAIN_IMMEDIATE_UPDATES_AUTO keeps them too, until [method@Trainer.fit] is called: it switches to immediate
    * updates if they are possible, if the session has only been planned with so far, and if no handler of one of its
    * signals from `post-forward` to `post-update` could read gradients or change the optimizer in the middle of the
-   * step. The notes say why it did not. After it did, [method@TrainingSession.get_gradients] fails. Default:
+   * step. On a device that records its steps, as a GPU, gradients stay kept where they take at most a sixteenth of its
+   * memory and there is no [property@TrainingOptions:memory-budget]: all parameters are then updated by few kernels.
+   * The notes say why it did not. After it did, [method@TrainingSession.get_gradients] fails. Default:
    * %ORTRAIN_IMMEDIATE_UPDATES_AUTO.
    */
   properties[PROP_IMMEDIATE_UPDATES] =

@@ -29,7 +29,7 @@ typedef enum
  * @ORTRAIN_IMMEDIATE_UPDATES_OFF: gradients are kept until the update
  * @ORTRAIN_IMMEDIATE_UPDATES_ON: updates are immediate wherever they can be
  * @ORTRAIN_IMMEDIATE_UPDATES_AUTO: on in [method@Trainer.fit] and `ortrain train`, where nothing else wants the
- *   gradients, and off for whoever runs steps himself
+ *   gradients and they would take memory that counts, and off for whoever runs steps himself
  *
  * When parameters move, see [property@TrainingOptions:immediate-updates].
  */

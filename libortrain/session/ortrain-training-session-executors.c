@@ -120,6 +120,24 @@ ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, OrtrainTraini
 
 /* ---- updates in the backward pass ---- */
 
+/* A device that updates all parameters in few launches, if their gradients are there together, does so where they take a
+ * small part of its memory, and nobody has set a budget: for many small parameters, launches take longer than updates. */
+#define LEAST_SHARE 16
+
+static gboolean
+has_room_for_gradients (OrtrainTrainingSession *self)
+{
+  const OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  guint64 n_bytes = 0, total = 0, available = 0;
+  if (provider->klass->capture == NULL || ortrain_training_options_get_memory_budget (self->options) > 0)
+    return FALSE;
+  for (guint i = 0; i < self->graph->parameters->len; i++)
+    n_bytes += ortrain_tensor_get_n_bytes (g_array_index (self->graph->parameters, OrtrainTrainedTensor, i).initial);
+  provider->klass->get_memory (provider, &total, &available);
+  const guint64 memory = provider->memory_limit > 0 ? provider->memory_limit : total;
+  return n_bytes <= memory / LEAST_SHARE;
+}
+
 /* Why gradients are kept; NULL: nothing stands against immediate updates by the rule. */
 static const char *
 find_need_of_gradients (OrtrainTrainingSession *self, const OrtrainUpdateRule *rule)
@@ -131,6 +149,8 @@ find_need_of_gradients (OrtrainTrainingSession *self, const OrtrainUpdateRule *r
   for (guint phase = ORTRAIN_TRAINING_POST_FORWARD; phase <= ORTRAIN_TRAINING_POST_UPDATE; phase++)
     if (ortrain_training_session_has_handlers (self, phase))
       return "a handler of a signal of the session may read them";
+  if (has_room_for_gradients (self))
+    return "the device has room for them, and updates all parameters at once then";
   return NULL;
 }
 

@@ -499,6 +499,40 @@ test_update (gconstpointer data)
     }
 }
 
+/* A Trainer keeps gradients where the device has room for them; then an update is one launch. memory: of the device, 0: all. */
+static void
+test_room (gconstpointer data)
+{
+  const guint64 memory = GPOINTER_TO_SIZE (data);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraphBuilder) builder = build_plain (3);
+  g_autofree char *bytes = g_strdup_printf ("%" G_GUINT64_FORMAT, memory), *text = g_malloc0 (TRACE_BYTES);
+  if (memory != 0)
+    g_setenv ("ORTRAIN_FAKE_CUDA_MEMORY", bytes, TRUE);
+  g_autoptr (OrtrainTrainingSession) session = make_updated (builder, &update_cases[1], ORTRAIN_IMMEDIATE_UPDATES_AUTO);
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (0);
+  g_autoptr (OrtrainDataset) dataset = ortrain_tensor_dataset_new (feeds, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
+  ortrain_trainer_set_epochs (trainer, 1);
+  ortrain_trainer_set_batch_size (trainer, BATCH);
+  ortrain_fake_cuda_trace (text, TRACE_BYTES);
+  g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit (trainer, NULL, &error);
+  g_assert_no_error (error);
+  ortrain_fake_cuda_drain ();
+  ortrain_fake_cuda_trace (NULL, 0);
+  g_unsetenv ("ORTRAIN_FAKE_CUDA_MEMORY");
+  g_auto (GStrv) notes = ortrain_training_session_get_notes (session);
+  g_autofree char *all = g_strjoinv ("\n", notes);
+  const gboolean keeps = memory == 0;
+  g_assert_true ((strstr (all, "the device has room for them") != NULL) == keeps);
+  g_assert_nonnull (history);
+  if (keeps)
+    g_assert_cmpuint (count_named (text, "update"), ==, 1);
+  else
+    g_assert_cmpuint (count_named (text, "update"), >, 1);
+}
+
 /* What an update breaks is named, whichever node of the launch moves it. */
 static void
 test_broken (void)
@@ -543,5 +577,7 @@ main (int argc, char *argv[])
       g_test_add_data_func (path, &update_cases[i], test_update);
     }
   g_test_add_func ("/cuda-launches/update/broken", test_broken);
+  g_test_add_data_func ("/cuda-launches/update/room", GSIZE_TO_POINTER (0), test_room);
+  g_test_add_data_func ("/cuda-launches/update/no-room", GSIZE_TO_POINTER (2 << 20), test_room);
   return g_test_run ();
 }

@@ -155,8 +155,7 @@ run (int argc, char *argv[])
     ortrain_training_options_set_deterministic (options, TRUE);
   if (immediate != NULL && !command_set_immediate_updates (options, immediate, &error))
     return command_fail (error);
-  if (ortrain_training_options_get_immediate_updates (options) == ORTRAIN_IMMEDIATE_UPDATES_AUTO)
-    ortrain_training_options_set_immediate_updates (options, ORTRAIN_IMMEDIATE_UPDATES_ON);
+  command_choose_immediate_updates (options);
   command_tie_equal (model, options, FALSE);
   CommandSizes sizes = { .batch = MAX (batch, 0), .default_batch = 64, .seq = MAX (seq, 0), .dims = dims };
   g_autoptr (OrtrainTensorDict) feeds = inputs != NULL ? ortrain_tensor_dict_new () : NULL;

@@ -476,9 +476,7 @@ run (int argc, char *argv[])
     return command_fail (error);
   if (!command_set_recompute (options, level, config, &error))
     return command_fail (error);
-  /* nothing here looks at gradients */
-  if (ortrain_training_options_get_immediate_updates (options) == ORTRAIN_IMMEDIATE_UPDATES_AUTO)
-    ortrain_training_options_set_immediate_updates (options, ORTRAIN_IMMEDIATE_UPDATES_ON);
+  command_choose_immediate_updates (options);
   if (trainable != NULL)
     ortrain_training_options_set_trainable (options, (const char *const *) trainable);
   if (frozen != NULL)

@@ -282,6 +282,16 @@ command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when
   return FALSE;
 }
 
+void
+command_choose_immediate_updates (OrtrainTrainingOptions *options)
+{
+  const char *provider = ortrain_training_options_get_provider (options);
+  const gboolean is_host = provider == NULL || g_str_equal (provider, "cpu");
+  if (ortrain_training_options_get_immediate_updates (options) == ORTRAIN_IMMEDIATE_UPDATES_AUTO &&
+      (is_host || ortrain_training_options_get_memory_budget (options) > 0))
+    ortrain_training_options_set_immediate_updates (options, ORTRAIN_IMMEDIATE_UPDATES_ON);
+}
+
 gboolean
 command_set_precision (GObject *options, const char *name, GError **error)
 {

@@ -65,6 +65,9 @@ gboolean command_set_budget (GObject *options, const char *text, GError **error)
 void command_set_arena (GObject *options, const char *config);
 gboolean command_is_threads (gint threads); /* what --threads may be; 0: not given, or all cores */
 gboolean command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when, GError **error);
+/* Where nobody said when: nothing here looks at gradients. They are kept on a device without a budget, where all parameters are
+ * updated at once then; a Trainer looks at its memory, too. After provider and budget are set. */
+void command_choose_immediate_updates (OrtrainTrainingOptions *options);
 /* when, folder: NULL for what the environment says. */
 gboolean command_set_offload (OrtrainTrainingOptions *options, const char *when, const char *folder, GError **error);
 /* level: -1 for what the environment says; config: NULL likewise. */

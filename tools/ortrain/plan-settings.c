@@ -69,8 +69,7 @@ planned_make (Planned *self, const char *path, const PlanSettings *settings, GEr
     return FALSE;
   if (settings->immediate != NULL && !command_set_immediate_updates (options, settings->immediate, error))
     return FALSE;
-  if (ortrain_training_options_get_immediate_updates (options) == ORTRAIN_IMMEDIATE_UPDATES_AUTO)
-    ortrain_training_options_set_immediate_updates (options, ORTRAIN_IMMEDIATE_UPDATES_ON);
+  command_choose_immediate_updates (options);
   if (!command_set_offload (options, settings->offload, NULL, error))
     return FALSE;
   if (!command_set_recompute (options, settings->level, settings->config, error))
