@@ -53,6 +53,24 @@ add_mask_operands (Composer *self)
 }
 
 static int
+add_number (Composer *self)
+{
+  static const gint64 ones[] = { 1, 1, 1, 1 };
+  return ortrain_dnn_tensor (self->graph, CUDNN_DATA_FLOAT, 4, ones, NULL);
+}
+
+/* cuDNN has random numbers of its own, which its flash kernels take too. Ours are those of the other kernels and of the CPU:
+ * it makes no difference which of them computes a node, or its gradient. */
+static void
+add_dropout_operands (Composer *self)
+{
+  if (!self->shape->has_dropout)
+    return;
+  self->tensors->kept = ortrain_dnn_tensor (self->graph, self->type, 4, self->scores, NULL);
+  self->tensors->factor = add_number (self);
+}
+
+static int
 add_virtual (Composer *self, const gint64 *dims, cudnnDataType_t type)
 {
   return ortrain_dnn_virtual (self->graph, type, 4, dims, NULL);
@@ -104,6 +122,7 @@ ortrain_dnn_compose_attention (OrtrainDnnGraph *graph, const OrtrainCudaAttentio
   tensors->k = add_side (&self, &attention->k, attention->n_keys, TRUE);
   tensors->v = add_side (&self, &attention->v, attention->n_keys, FALSE);
   add_mask_operands (&self);
+  add_dropout_operands (&self);
   const int s = write_causal (&self, write_scores (&self));
   const int top = add_virtual (&self, self.rows, CUDNN_DATA_FLOAT);
   ortrain_dnn_reduce_into (graph, CUDNN_REDUCE_TENSOR_MAX, s, top);
@@ -115,7 +134,14 @@ ortrain_dnn_compose_attention (OrtrainDnnGraph *graph, const OrtrainCudaAttentio
   tensors->stats = ortrain_dnn_tensor (graph, CUDNN_DATA_FLOAT, 4, self.rows, NULL);
   ortrain_dnn_pointwise_into (graph, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, logarithm, top, tensors->stats);
   const int p = add_virtual (&self, self.scores, self.type);
-  ortrain_dnn_pointwise_into (graph, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, e, sum, p);
+  if (shape->has_dropout)
+    {
+      const int whole = ortrain_dnn_pointwise (graph, CUDNN_POINTWISE_DIV, e, sum);
+      const int larger = ortrain_dnn_pointwise (graph, CUDNN_POINTWISE_MUL, whole, tensors->factor);
+      ortrain_dnn_pointwise_into (graph, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, larger, tensors->kept, p);
+    }
+  else
+    ortrain_dnn_pointwise_into (graph, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, e, sum, p);
   tensors->y = add_side (&self, &attention->y, attention->n_queries, FALSE);
   ortrain_dnn_matmul_of (graph, p, tensors->v, tensors->y, tensors->queries, -1, tensors->keys);
 }
@@ -145,24 +171,39 @@ ortrain_dnn_compose_attention_grad (OrtrainDnnGraph *graph, const OrtrainCudaAtt
   tensors->dy = add_side (&self, &attention->y, attention->n_queries, FALSE);
   tensors->stats = ortrain_dnn_tensor (graph, CUDNN_DATA_FLOAT, 4, self.rows, NULL);
   add_mask_operands (&self);
+  add_dropout_operands (&self);
+  if (shape->has_dropout)
+    tensors->inverse = add_number (&self);
 
   const int both = ortrain_dnn_pointwise (graph, CUDNN_POINTWISE_MUL, tensors->dy, tensors->y);
   const int dots = add_virtual (&self, self.rows, CUDNN_DATA_FLOAT);
   ortrain_dnn_reduce_into (graph, CUDNN_REDUCE_TENSOR_ADD, both, dots);
   tensors->dots = ortrain_dnn_tensor (graph, CUDNN_DATA_FLOAT, 4, self.rows, NULL);
   ortrain_dnn_pointwise_into (graph, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, dots,
-                              ortrain_dnn_scalar (graph, CUDNN_DATA_FLOAT, 1), tensors->dots);
+                              shape->has_dropout ? tensors->inverse : ortrain_dnn_scalar (graph, CUDNN_DATA_FLOAT, 1),
+                              tensors->dots);
 
   int s = ortrain_dnn_pointwise (graph, CUDNN_POINTWISE_SUB, write_scores (&self), tensors->stats);
   s = write_causal (&self, s);
   const int p = ortrain_dnn_pointwise (graph, CUDNN_POINTWISE_EXP, s, -1);
+  int dropped = p;
+  if (shape->has_dropout)
+    {
+      dropped = ortrain_dnn_pointwise (graph, CUDNN_POINTWISE_MUL, p, tensors->kept);
+      dropped = ortrain_dnn_pointwise (graph, CUDNN_POINTWISE_MUL, dropped, tensors->factor);
+    }
   tensors->dv = add_side (&self, &attention->v, attention->n_keys, FALSE);
-  ortrain_dnn_matmul_of (graph, turn_scores (&self, p), tensors->dy, tensors->dv, tensors->keys, -1, tensors->queries);
+  ortrain_dnn_matmul_of (graph, turn_scores (&self, dropped), tensors->dy, tensors->dv, tensors->keys, -1,
+                         tensors->queries);
 
   const int dp = add_virtual (&self, self.scores, CUDNN_DATA_FLOAT);
   ortrain_dnn_matmul_of (graph, tensors->dy, tensors->v, dp, tensors->queries, tensors->keys, -1);
-  int ds = ortrain_dnn_pointwise (graph, CUDNN_POINTWISE_SUB, dp, tensors->dots);
+  /* what comes through what is kept, less dots / factor, and the factor of both at last */
+  int ds = shape->has_dropout ? ortrain_dnn_pointwise (graph, CUDNN_POINTWISE_MUL, dp, tensors->kept) : dp;
+  ds = ortrain_dnn_pointwise (graph, CUDNN_POINTWISE_SUB, ds, tensors->dots);
   ds = ortrain_dnn_pointwise (graph, CUDNN_POINTWISE_MUL, ds, p);
+  if (shape->has_dropout)
+    ds = ortrain_dnn_pointwise (graph, CUDNN_POINTWISE_MUL, ds, tensors->factor);
   const int scaled = add_virtual (&self, self.scores, self.type);
   ortrain_dnn_pointwise_into (graph, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, ds,
                               ortrain_dnn_scalar (graph, CUDNN_DATA_FLOAT, attention->scale), scaled);

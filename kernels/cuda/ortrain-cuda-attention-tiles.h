@@ -317,6 +317,12 @@ template <Form FORM> struct Dropout
     key = ortrain_cuda_philox_key (in.step, in.node);
   }
 
+  __device__ bool
+  keeps (guint32 word) const
+  {
+    return word >> 8 >= threshold;
+  }
+
   /* Factors of four probabilities of a row, from element `first` on. */
   __device__ void
   draw (gint64 first, float (&factors)[4]) const
@@ -335,7 +341,7 @@ template <Form FORM> struct Dropout
       words[i] = shift & 1 ? words[i + 1] : words[i];
 #pragma unroll
     for (int i = 0; i < 4; i++)
-      factors[i] = ((shift & 2 ? words[i + 2] : words[i]) >> 8) >= threshold ? kept : 0.0f;
+      factors[i] = keeps (shift & 2 ? words[i + 2] : words[i]) ? kept : 0.0f;
   }
 };
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-attention-graph-private.h"
 
-#include "core/ortrain-float-private.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -13,12 +11,19 @@
  * cuDNN's gradient wants y. Where AttentionGrad does not have it, it is computed again, into the workspace. Blocks add to dq
  * in an order of chance, which is faster. With a fixed partition, or where cuDNN has no such kernel, dq is summed in the
  * order of keys; the workspace for that, 2 bytes for each score, has to be below DETERMINISTIC_LIMIT. Else the plain
- * kernels compute. */
+ * kernels compute.
+ *
+ * With dropout, cuDNN reads a matrix of what is kept, which is written of a slice of the batch at a time, or of the heads of
+ * a sample: few enough that caches hold it, and enough to occupy the device. */
 
-#define MASKED -1e30 /* what is added to a score that must not count */
 #define DETERMINISTIC_LIMIT ((gsize) 2 << 30)
 #define LEAST_VERSION 91800 /* before, gradients read workspace that nobody had written */
 #define MOST_WIDTH 256
+#define KEPT_BYTES ((gint64) 64 << 20) /* of a slice … */
+#define KEPT_WAVES 2                   /* … or as many as occupy all multiprocessors so many times … */
+#define KEPT_MOST ((gint64) 256 << 20) /* … but no more than this */
+#define KEPT_ROWS 128                  /* queries of a thread block */
+#define ALIGNMENT 16                   /* of what cuDNN reads and writes */
 
 typedef struct
 {
@@ -33,180 +38,16 @@ typedef struct
   OrtrainDnnPlan *forward, *backward; /* NULL: plain kernels */
   OrtrainDnnAttentionShape shape;
   OrtrainDnnAttentionTensors forward_tensors, backward_tensors;
+  gint64 slice_batch, slice_heads; /* that a run of cuDNN computes: all, but with dropout */
   /* in the workspace */
-  gsize bias, sights, lengths, stats, y, rows, sums, unwanted[3];
+  gsize bias, sights, lengths, stats, y, rows, sums, unwanted[3], kept, factors;
 } AttentionConstants;
 
-void
-ortrain_cuda_attention_describe_side (OrtrainCudaAttentionSide *side, const OrtrainOperand *operand, gboolean packed,
-                                      gint64 *heads, gint64 *length)
+/* Where a slice begins. */
+typedef struct
 {
-  *heads = operand->dims[packed ? 2 : 1];
-  *length = operand->dims[packed ? 1 : 2];
-  side->width = operand->dims[3];
-  side->pitch = packed ? *heads * side->width : side->width;
-  side->head_step = packed ? side->width : *length * side->width;
-  side->batch_step = *heads * *length * side->width;
-  side->dtype = operand->dtype;
-}
-
-/* A part of [batch, length, 3, heads, width]; its address is that of the part. */
-static void
-describe_part (OrtrainCudaAttentionSide *side, const OrtrainOperand *packed, gint64 *heads, gint64 *length)
-{
-  *length = packed->dims[1];
-  *heads = packed->dims[3];
-  side->width = packed->dims[4];
-  side->pitch = 3 * *heads * side->width;
-  side->head_step = side->width;
-  side->batch_step = *length * side->pitch;
-  side->dtype = packed->dtype;
-}
-
-static gboolean
-describe_addend (const OrtrainCudaAttention *attention, OrtrainCudaAttentionAddend *addend,
-                 const OrtrainOperand *operand)
-{
-  const gint64 full[] = { attention->batch, attention->heads, attention->n_queries, attention->n_keys };
-  gint64 *steps[] = { &addend->batch, &addend->head, &addend->row, &addend->key };
-  gint64 step = 1;
-  if (operand->rank > 4)
-    return FALSE;
-  addend->dtype = operand->dtype;
-  for (guint i = 0; i < operand->rank; i++)
-    {
-      const guint d = operand->rank - 1 - i;
-      if (operand->dims[d] != 1 && operand->dims[d] != full[3 - i])
-        return FALSE;
-      *steps[3 - i] = operand->dims[d] == 1 ? 0 : step;
-      step *= operand->dims[d];
-    }
-  return TRUE;
-}
-
-static gboolean
-describe_addends (OrtrainCudaAttention *attention, const OrtrainOperand *mask, const OrtrainOperand *bias)
-{
-  if (bias != NULL && !((ORTRAIN_DTYPE_BIT (bias->dtype) & ORTRAIN_DTYPES_MIXED) &&
-                        describe_addend (attention, &attention->bias, bias)))
-    return FALSE;
-  if (mask == NULL)
-    return TRUE;
-  attention->mask_kind = mask->dtype == ORTRAIN_DTYPE_BOOL ? ORTRAIN_CUDA_MASK_BOOL : ORTRAIN_CUDA_MASK_ADD;
-  return (mask->dtype == ORTRAIN_DTYPE_BOOL || (ORTRAIN_DTYPE_BIT (mask->dtype) & ORTRAIN_DTYPES_MIXED)) &&
-         describe_addend (attention, &attention->mask, mask);
-}
-
-/* 0: the key counts as it is; -1: it does not count; 1: something else */
-static int
-classify (const OrtrainCudaAttention *attention, const OrtrainOperand *mask, gint64 i)
-{
-  double value;
-  if (mask->dtype == ORTRAIN_DTYPE_BOOL)
-    value = ((const guint8 *) mask->constant)[i] ? 0 : attention->masked_value;
-  else if (mask->dtype == ORTRAIN_DTYPE_FLOAT32)
-    value = ((const float *) mask->constant)[i];
-  else
-    {
-      const guint16 bits = ((const guint16 *) mask->constant)[i];
-      value = mask->dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_half_to_float (bits) : ortrain_bfloat16_to_float (bits);
-    }
-  return value == 0 ? 0 : value <= MASKED ? -1 : 1;
-}
-
-/* A constant mask, the same for all samples and heads, that lets row r see the keys up to r + diagonal, the first key at
- * least, or all keys: it need not be read. */
-static void
-find_causal (OrtrainCudaAttention *attention, const OrtrainOperand *mask)
-{
-  const gint64 rows = attention->n_queries, keys = attention->n_keys, n = rows * keys;
-  const gint64 slices = n > 0 ? mask->n_elements / n : 0;
-  gint64 seen = 0;
-  if (mask->constant == NULL || attention->mask.row == 0 || attention->mask.key == 0 || slices < 1 ||
-      mask->n_elements != slices * n)
-    return;
-  const gsize size = mask->n_bytes / (gsize) slices;
-  for (gint64 i = 1; i < slices; i++)
-    if (memcmp (mask->constant, (const guint8 *) mask->constant + (gsize) i * size, size) != 0)
-      return;
-  while (seen < keys && classify (attention, mask, seen) == 0)
-    seen++;
-  for (gint64 r = 0; r < rows && seen > 0; r++)
-    for (gint64 j = 0; j < keys; j++)
-      if (classify (attention, mask, r * keys + j) != (j < seen + r ? 0 : -1))
-        return;
-  if (seen == 0)
-    return;
-  attention->mask_kind = seen == keys ? ORTRAIN_CUDA_MASK_NONE : ORTRAIN_CUDA_MASK_CAUSAL;
-  attention->diagonal = seen - 1;
-}
-
-gboolean
-ortrain_cuda_attention_describe (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands,
-                                 const OrtrainOperand *mask, const OrtrainOperand *bias, guint ratio,
-                                 OrtrainCudaAttention *attention, GError **error)
-{
-  const gboolean is_packed = operands[1] == operands[0];
-  const gint64 packed = is_packed ? 15 : ORTRAIN_CUDA_INT (setup, "packed", 0);
-  const guint rank = is_packed ? 5 : 4;
-  OrtrainCudaAttentionSide *sides[] = { &attention->q, &attention->k, &attention->v };
-  gint64 heads[3], length[3];
-  *attention = (OrtrainCudaAttention){
-    .scale = (float) ORTRAIN_CUDA_FLOAT (setup, "scale", 1),
-    .masked_value = (float) ORTRAIN_CUDA_FLOAT (setup, "masked_value", -INFINITY),
-    .guard = (OrtrainCudaGuard) ORTRAIN_CUDA_INT (setup, "guard", 0),
-  };
-  for (int i = 0; i < 3; i++)
-    if (operands[i]->rank != rank)
-      return ortrain_cuda_refuse (setup, error, "operand %d has rank %u, %u is needed", i, operands[i]->rank, rank);
-  if (is_packed && operands[0]->dims[2] != 3)
-    return ortrain_cuda_refuse (setup, error, "the operand has %" G_GINT64_FORMAT " parts, 3 are needed",
-                                operands[0]->dims[2]);
-  for (int i = 0; i < 3; i++)
-    if (is_packed)
-      describe_part (sides[i], operands[i], &heads[i], &length[i]);
-    else
-      ortrain_cuda_attention_describe_side (sides[i], operands[i], packed >> i & 1, &heads[i], &length[i]);
-  attention->batch = operands[0]->dims[0];
-  attention->heads = heads[0];
-  attention->n_queries = length[0];
-  attention->n_keys = length[1];
-  if (heads[1] != heads[0] || heads[2] != heads[0] || length[2] != length[1] ||
-      attention->k.width != attention->q.width || operands[1]->dims[0] != attention->batch ||
-      operands[2]->dims[0] != attention->batch || !describe_addends (attention, mask, bias))
-    return ortrain_cuda_refuse (setup, error, "the shapes of q, k, v, mask and bias do not fit each other");
-  attention->fills = attention->mask_kind == ORTRAIN_CUDA_MASK_BOOL && ORTRAIN_CUDA_INT (setup, "fill", 0) != 0;
-  attention->y.width = attention->v.width;
-  attention->y.pitch = packed & 8 ? attention->heads * attention->y.width : attention->y.width;
-  attention->y.head_step = packed & 8 ? attention->y.width : attention->n_queries * attention->y.width;
-  attention->y.batch_step = attention->heads * attention->n_queries * attention->y.width;
-  if (attention->mask_kind != ORTRAIN_CUDA_MASK_NONE)
-    find_causal (attention, mask);
-  attention->dropout = (OrtrainCudaAttentionDropout){
-    .is_used = setup->n_inputs > ratio + 1 && setup->inputs[ratio + 1].dtype != ORTRAIN_DTYPE_UNDEFINED,
-    .input = ratio,
-    .dtype = setup->n_inputs > ratio ? setup->inputs[ratio].dtype : ORTRAIN_DTYPE_UNDEFINED,
-    .node = ortrain_cuda_library->attributes_has (setup->attributes, "forward_node")
-                ? ORTRAIN_CUDA_INT (setup, "forward_node", 0)
-                : -1,
-  };
-  return TRUE;
-}
-
-void
-ortrain_cuda_attention_find_dropout (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
-                                     OrtrainCudaAttentionInputs *in)
-{
-  const OrtrainCudaAttentionDropout *dropout = &attention->dropout;
-  if (!dropout->is_used)
-    return;
-  in->ratio = call->inputs[dropout->input];
-  in->training = call->inputs[dropout->input + 1];
-  in->step = call->context->step;
-  in->fault = call->context->fault;
-  in->node = dropout->node >= 0 ? (guint32) dropout->node : call->node_number;
-  in->plan_step = call->plan_step;
-}
+  gint64 batch, head;
+} Slice;
 
 static AttentionConstants *
 set_constants (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, const OrtrainCudaAttention *attention,
@@ -246,7 +87,7 @@ static gboolean
 is_eligible (const OrtrainCudaAttention *attention)
 {
   const OrtrainDType dtype = attention->q.dtype;
-  return attention->bias.dtype == ORTRAIN_DTYPE_UNDEFINED && !attention->dropout.is_used &&
+  return attention->bias.dtype == ORTRAIN_DTYPE_UNDEFINED &&
          (dtype == ORTRAIN_DTYPE_FLOAT16 || dtype == ORTRAIN_DTYPE_BFLOAT16) && attention->k.dtype == dtype &&
          attention->v.dtype == dtype && attention->y.dtype == dtype &&
          (attention->lse_dtype == ORTRAIN_DTYPE_UNDEFINED || attention->lse_dtype == ORTRAIN_DTYPE_FLOAT32) &&
@@ -295,15 +136,86 @@ reserve_bias (OrtrainKernelSetup *setup, AttentionConstants *constants)
   constants->lengths = reserve (setup, find_keys (attention) * 2);
 }
 
+/* Whether slices of so many pairs of sample and head begin at aligned addresses. */
+static gboolean
+is_aligned (const AttentionConstants *constants, gint64 pairs)
+{
+  const OrtrainCudaAttention *attention = &constants->attention;
+  const OrtrainDnnAttentionShape *shape = &constants->shape;
+  const gint64 row_bytes = attention->n_queries * (gint64) sizeof (float);
+  const gint64 size = shape->has_bias ? (gint64) ortrain_cuda_library->dtype_get_size (shape->bias_dtype) : 0;
+  return pairs == attention->batch * attention->heads ||
+         (pairs * row_bytes % ALIGNMENT == 0 && attention->n_queries * attention->n_keys * size % ALIGNMENT == 0);
+}
+
+/* FALSE with an error: not even one head of a sample fits. */
+static gboolean
+plan_slices (OrtrainKernelSetup *setup, AttentionConstants *constants, GError **refusal)
+{
+  const OrtrainCudaProvider *provider = (const OrtrainCudaProvider *) setup->provider;
+  const OrtrainCudaAttention *attention = &constants->attention;
+  const gint64 bytes = attention->n_queries * attention->n_keys * 2;
+  OrtrainDnnTarget target;
+  constants->shape.has_dropout = attention->dropout.is_used;
+  constants->slice_batch = attention->batch;
+  constants->slice_heads = attention->heads;
+  if (!attention->dropout.is_used)
+    return TRUE;
+  ortrain_dnn_target_init (&target, setup);
+  const gint64 wanted = KEPT_WAVES * provider->n_processors * KEPT_ROWS * attention->n_keys * 2;
+  const gint64 limit = MIN (CLAMP (wanted, KEPT_BYTES, KEPT_MOST), (gint64) target.workspace_limit);
+  for (gint64 n = attention->batch; n > 0; n--)
+    if (attention->batch % n == 0 && n * attention->heads * bytes <= limit &&
+        is_aligned (constants, n * attention->heads))
+      {
+        constants->slice_batch = n;
+        return TRUE;
+      }
+  constants->slice_batch = 1;
+  for (gint64 n = attention->heads - 1; n > 0; n--)
+    if (attention->heads % n == 0 && n * bytes <= limit && is_aligned (constants, n))
+      {
+        constants->slice_heads = n;
+        return TRUE;
+      }
+  g_set_error (refusal, ortrain_cuda_library->plan_error_quark (), ORTRAIN_PLAN_ERROR_NO_KERNEL,
+               "what dropout keeps of a head, %" G_GINT64_FORMAT " bytes, does not fit in the workspace", bytes);
+  return FALSE;
+}
+
+/* As a run of cuDNN sees it. */
+static void
+cut_slice (const AttentionConstants *constants, OrtrainCudaAttention *attention, OrtrainDnnAttentionShape *shape)
+{
+  attention->batch = constants->slice_batch;
+  attention->heads = constants->slice_heads;
+  shape->bias_batch = MIN (shape->bias_batch, constants->slice_batch);
+  shape->bias_heads = MIN (shape->bias_heads, constants->slice_heads);
+}
+
+static void
+reserve_kept (OrtrainKernelSetup *setup, AttentionConstants *constants)
+{
+  const OrtrainCudaAttention *attention = &constants->attention;
+  if (!constants->shape.has_dropout)
+    return;
+  constants->kept = reserve (
+      setup, (gsize) (constants->slice_batch * constants->slice_heads * attention->n_queries * attention->n_keys * 2));
+  constants->factors = reserve (setup, 2 * ORTRAIN_CUDA_KEPT_STEP * sizeof (float));
+}
+
 /* NULL: cuDNN has none, and says why. */
 static OrtrainDnnPlan *
 plan_forward (OrtrainKernelSetup *setup, AttentionConstants *constants, GError **refusal)
 {
   OrtrainDnnTarget target;
+  OrtrainCudaAttention attention = constants->again;
+  OrtrainDnnAttentionShape shape = constants->shape;
   g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
   ortrain_dnn_target_init (&target, setup);
   target.search = ORTRAIN_CONV_ALGO_SEARCH_DEFAULT;
-  ortrain_dnn_compose_attention (graph, &constants->again, &constants->shape, &constants->forward_tensors);
+  cut_slice (constants, &attention, &shape);
+  ortrain_dnn_compose_attention (graph, &attention, &shape, &constants->forward_tensors);
   return ortrain_dnn_plan (graph, &target, refusal);
 }
 
@@ -313,6 +225,7 @@ plan_backward (OrtrainKernelSetup *setup, AttentionConstants *constants, GError 
 {
   const OrtrainCudaProvider *provider = (const OrtrainCudaProvider *) setup->provider;
   OrtrainCudaAttention attention = constants->again;
+  OrtrainDnnAttentionShape shape = constants->shape;
   OrtrainDnnTarget target;
   OrtrainDnnPlan *plan = NULL;
   g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
@@ -321,14 +234,14 @@ plan_backward (OrtrainKernelSetup *setup, AttentionConstants *constants, GError 
   if (provider->options.memory_limit == 0)
     target.workspace_limit = DETERMINISTIC_LIMIT;
   attention.y = constants->attention.y;
+  cut_slice (constants, &attention, &shape);
   const guint first = provider->options.fixed_partition ? 1 : 0;
   for (guint i = first; i < 2 && plan == NULL; i++)
     {
       g_clear_error (refusal);
-      constants->shape.accumulates = i == 0;
+      constants->shape.accumulates = shape.accumulates = i == 0;
       memset (graph, 0, sizeof *graph);
-      ortrain_dnn_compose_attention_grad (graph, &attention, &constants->again.y, &constants->shape,
-                                          &constants->backward_tensors);
+      ortrain_dnn_compose_attention_grad (graph, &attention, &constants->again.y, &shape, &constants->backward_tensors);
       plan = ortrain_dnn_plan (graph, &target, refusal);
     }
   return plan;
@@ -347,18 +260,76 @@ write_bias (const OrtrainKernelCall *call, const void *mask)
                                        (gint32 *) (workspace + constants->lengths + find_keys (&constants->attention)));
 }
 
-/* Of the tensors that the mask became. */
+/* FALSE: there is none behind it. */
+static gboolean
+go_on (const AttentionConstants *constants, Slice *slice)
+{
+  const OrtrainCudaAttention *attention = &constants->attention;
+  slice->head += constants->slice_heads;
+  if (slice->head < attention->heads)
+    return TRUE;
+  slice->head = 0;
+  slice->batch += constants->slice_batch;
+  return slice->batch < attention->batch;
+}
+
+/* Where a slice begins in what it is a part of. size: of an element */
+static void *
+find_part (const void *whole, const OrtrainCudaAttentionSide *side, const Slice *slice, gsize size)
+{
+  return (guint8 *) whole + (gsize) (slice->batch * side->batch_step + slice->head * side->head_step) * size;
+}
+
+/* Rows before a slice in [batch, heads, queries]. */
+static gint64
+count_rows (const AttentionConstants *constants, const Slice *slice)
+{
+  const OrtrainCudaAttention *attention = &constants->attention;
+  return (slice->batch * attention->heads + slice->head) * attention->n_queries;
+}
+
 static void
-place_bias (const OrtrainKernelCall *call, const OrtrainDnnAttentionTensors *tensors, void **addresses)
+write_kept (const OrtrainKernelCall *call, const OrtrainCudaAttentionInputs *in, const Slice *slice)
 {
   const AttentionConstants *constants = call->constants;
+  const OrtrainCudaAttention *attention = &constants->attention;
+  guint8 *workspace = call->workspace;
+  if (constants->shape.has_dropout)
+    ortrain_cuda_attention_write_kept (call, attention, in, count_rows (constants, slice) * attention->n_keys,
+                                       constants->slice_batch * constants->slice_heads * attention->n_queries *
+                                           attention->n_keys,
+                                       workspace + constants->kept, (float *) (workspace + constants->factors));
+}
+
+/* Of the tensors that the mask became, and of what dropout keeps. */
+static void
+place_addends (const OrtrainKernelCall *call, const OrtrainDnnAttentionTensors *tensors, const Slice *slice,
+               void **addresses)
+{
+  const AttentionConstants *constants = call->constants;
+  const OrtrainCudaAttention *attention = &constants->attention;
+  const OrtrainDnnAttentionShape *shape = &constants->shape;
   guint8 *workspace = call->workspace;
   if (tensors->bias >= 0)
-    addresses[tensors->bias] = workspace + constants->bias;
-  if (tensors->queries < 0)
-    return;
-  addresses[tensors->queries] = workspace + constants->lengths;
-  addresses[tensors->keys] = workspace + constants->lengths + find_keys (&constants->attention);
+    {
+      const gint64 matrix =
+          (shape->bias_batch > 1 ? slice->batch * shape->bias_heads : 0) + (shape->bias_heads > 1 ? slice->head : 0);
+      addresses[tensors->bias] = workspace + constants->bias +
+                                 (gsize) (matrix * attention->n_queries * attention->n_keys) *
+                                     ortrain_cuda_library->dtype_get_size (shape->bias_dtype);
+    }
+  if (tensors->queries >= 0) /* the same for all samples */
+    {
+      addresses[tensors->queries] = workspace + constants->lengths;
+      addresses[tensors->keys] = workspace + constants->lengths + find_keys (attention);
+    }
+  if (tensors->kept >= 0)
+    {
+      addresses[tensors->kept] = workspace + constants->kept;
+      addresses[tensors->factor] = workspace + constants->factors;
+    }
+  if (tensors->inverse >= 0)
+    addresses[tensors->inverse] = workspace + constants->factors + ORTRAIN_CUDA_KEPT_STEP * sizeof (float);
 }
 
 /* Operand i of q, k and v, the first of which is input `first`. */
@@ -410,50 +381,84 @@ find_blind (const OrtrainKernelCall *call, OrtrainCudaAttention *attention)
 
 /* FALSE: cuDNN could not make it ready. */
 static gboolean
-run_forward (const OrtrainKernelCall *call, const OrtrainCudaAttentionInputs *in, void *y, void *stats)
+run_forward (const OrtrainKernelCall *call, const OrtrainCudaAttentionInputs *in, const Slice *slice, void *y,
+             void *stats)
 {
   const AttentionConstants *constants = call->constants;
+  const OrtrainCudaAttention *attention = &constants->again;
   const OrtrainDnnAttentionTensors *tensors = &constants->forward_tensors;
   void *addresses[ORTRAIN_DNN_MAX_TENSORS] = { NULL };
-  addresses[tensors->q] = (void *) in->q;
-  addresses[tensors->k] = (void *) in->k;
-  addresses[tensors->v] = (void *) in->v;
-  addresses[tensors->y] = y;
-  addresses[tensors->stats] = stats;
-  place_bias (call, tensors, addresses);
+  addresses[tensors->q] = find_part (in->q, &attention->q, slice, sizeof (guint16));
+  addresses[tensors->k] = find_part (in->k, &attention->k, slice, sizeof (guint16));
+  addresses[tensors->v] = find_part (in->v, &attention->v, slice, sizeof (guint16));
+  addresses[tensors->y] = find_part (y, &attention->y, slice, sizeof (guint16));
+  addresses[tensors->stats] = (float *) stats + count_rows (constants, slice);
+  place_addends (call, tensors, slice, addresses);
   return ortrain_dnn_run (constants->forward, call, addresses, call->workspace);
 }
 
 static gboolean
-run_backward (const OrtrainKernelCall *call, const OrtrainCudaAttentionInputs *in, void *const *gradients)
+run_forward_slices (const OrtrainKernelCall *call, const OrtrainCudaAttentionInputs *in, void *y, void *stats)
+{
+  Slice slice = { 0 };
+  do
+    {
+      write_kept (call, in, &slice);
+      if (!run_forward (call, in, &slice, y, stats))
+        return FALSE;
+    }
+  while (go_on (call->constants, &slice));
+  return TRUE;
+}
+
+static gboolean
+run_backward (const OrtrainKernelCall *call, const OrtrainCudaAttentionInputs *in, const Slice *slice,
+              void *const *gradients)
 {
   const AttentionConstants *constants = call->constants;
+  const OrtrainCudaAttention *attention = &constants->attention;
   const OrtrainDnnAttentionTensors *tensors = &constants->backward_tensors;
   guint8 *workspace = call->workspace;
-  void *addresses[ORTRAIN_DNN_MAX_TENSORS] = { NULL };
+  const gint64 rows = count_rows (constants, slice);
+  const void *y = constants->y_input != 0 ? call->inputs[constants->y_input] : workspace + constants->y;
+  const OrtrainCudaAttentionSide *sides[] = { &attention->q, &attention->k, &attention->v };
   const int results[] = { tensors->dq, tensors->dk, tensors->dv };
-  OrtrainCudaAttention blind;
-  write_bias (call, in->mask);
-  if (constants->y_input == 0 && !run_forward (call, in, workspace + constants->y, workspace + constants->stats))
+  void *addresses[ORTRAIN_DNN_MAX_TENSORS] = { NULL };
+  if (constants->y_input == 0 && !run_forward (call, in, slice, workspace + constants->y, workspace + constants->stats))
     return FALSE;
-  addresses[tensors->dy] = (void *) in->dy;
-  addresses[tensors->q] = (void *) in->q;
-  addresses[tensors->k] = (void *) in->k;
-  addresses[tensors->v] = (void *) in->v;
-  addresses[tensors->stats] = (void *) in->lse;
-  addresses[tensors->y] =
-      constants->y_input != 0 ? (void *) call->inputs[constants->y_input] : workspace + constants->y;
-  addresses[tensors->dots] = workspace + constants->rows; /* [rows], float32 */
+  addresses[tensors->dy] = find_part (in->dy, &attention->y, slice, sizeof (guint16));
+  addresses[tensors->q] = find_part (in->q, &attention->q, slice, sizeof (guint16));
+  addresses[tensors->k] = find_part (in->k, &attention->k, slice, sizeof (guint16));
+  addresses[tensors->v] = find_part (in->v, &attention->v, slice, sizeof (guint16));
+  addresses[tensors->stats] = (float *) in->lse + rows;
+  addresses[tensors->y] = find_part (y, &constants->again.y, slice, sizeof (guint16));
+  addresses[tensors->dots] = (float *) (workspace + constants->rows) + rows; /* [rows], float32 */
   if (tensors->sums >= 0)
-    addresses[tensors->sums] = workspace + constants->sums;
+    addresses[tensors->sums] = find_part (workspace + constants->sums, &attention->q, slice, sizeof (float));
   for (guint k = 0; k < 3; k++)
-    addresses[results[k]] = gradients[k] != NULL ? gradients[k] : workspace + constants->unwanted[k];
-  place_bias (call, tensors, addresses);
-  if (!ortrain_dnn_run (constants->backward, call, addresses, call->workspace))
-    return FALSE;
+    addresses[results[k]] = find_part (gradients[k] != NULL ? gradients[k] : workspace + constants->unwanted[k],
+                                       sides[k], slice, sizeof (guint16));
+  place_addends (call, tensors, slice, addresses);
+  return ortrain_dnn_run (constants->backward, call, addresses, call->workspace);
+}
+
+static gboolean
+run_backward_slices (const OrtrainKernelCall *call, const OrtrainCudaAttentionInputs *in, void *const *gradients)
+{
+  const AttentionConstants *constants = call->constants;
+  OrtrainCudaAttention blind;
+  Slice slice = { 0 };
+  write_bias (call, in->mask);
+  do
+    {
+      write_kept (call, in, &slice);
+      if (!run_backward (call, in, &slice, gradients))
+        return FALSE;
+    }
+  while (go_on (constants, &slice));
   if (find_blind (call, &blind))
     ortrain_cuda_attention_backward (call, &blind, in, constants->gradients, gradients,
-                                     (OrtrainCudaAttentionRow *) (workspace + constants->rows));
+                                     (OrtrainCudaAttentionRow *) ((guint8 *) call->workspace + constants->rows));
   return TRUE;
 }
 
@@ -496,11 +501,13 @@ prepare_forward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operand
   g_autoptr (GError) refusal = NULL;
   constants->again = attention;
   describe_bias (constants);
-  constants->forward = plan_forward (setup, constants, &refusal);
+  if (plan_slices (setup, constants, &refusal))
+    constants->forward = plan_forward (setup, constants, &refusal);
   if (constants->forward == NULL)
     return ortrain_cuda_fall_back (setup, "dnn-fallbacks", refusal->message, error);
   setup->workspace_bytes = ortrain_dnn_plan_get_workspace_bytes (constants->forward);
   reserve_bias (setup, constants);
+  reserve_kept (setup, constants);
   if (attention.lse_dtype == ORTRAIN_DTYPE_UNDEFINED)
     constants->stats =
         reserve (setup, (gsize) (attention.batch * attention.heads * attention.n_queries) * sizeof (float));
@@ -538,7 +545,7 @@ run_attention (const OrtrainKernelCall *call)
     {
       void *stats = lse != NULL ? lse : workspace + constants->stats;
       write_bias (call, in.mask);
-      if (run_forward (call, &in, call->outputs[0], stats))
+      if (run_forward_slices (call, &in, call->outputs[0], stats))
         {
           if (find_blind (call, &blind))
             ortrain_cuda_attention_forward (call, &blind, &in, call->outputs[0], stats);
@@ -582,10 +589,12 @@ prepare_backward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operan
           y->head_step = attention.n_queries * y->width;
         }
       describe_bias (constants);
-      if (constants->y_input == 0)
+      const gboolean fits = plan_slices (setup, constants, &refusal);
+      if (constants->y_input == 0 && fits)
         constants->forward = plan_forward (setup, constants, &refusal);
-      constants->backward =
-          constants->y_input != 0 || constants->forward != NULL ? plan_backward (setup, constants, &refusal) : NULL;
+      constants->backward = fits && (constants->y_input != 0 || constants->forward != NULL)
+                                ? plan_backward (setup, constants, &refusal)
+                                : NULL;
       if (constants->backward == NULL && !ortrain_cuda_fall_back (setup, "dnn-fallbacks", refusal->message, error))
         return FALSE;
     }
@@ -597,6 +606,7 @@ prepare_backward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operan
         setup->workspace_bytes =
             MAX (setup->workspace_bytes, ortrain_dnn_plan_get_workspace_bytes (constants->forward));
       reserve_bias (setup, constants);
+      reserve_kept (setup, constants);
       if (constants->y_input == 0)
         {
           constants->stats = reserve (setup, n_rows);
@@ -623,7 +633,7 @@ run_backward_or_plain (const OrtrainKernelCall *call, guint lse, guint mask, voi
   const gboolean is_empty = clear_outputs (call, call->n_outputs);
   in.dy = call->inputs[0];
   in.lse = call->inputs[lse];
-  if (!is_empty && !(constants->backward != NULL && run_backward (call, &in, gradients)))
+  if (!is_empty && !(constants->backward != NULL && run_backward_slices (call, &in, gradients)))
     ortrain_cuda_attention_backward (call, &constants->attention, &in, constants->gradients, gradients, rows);
   if (dbias != NULL)
     ortrain_cuda_attention_bias_gradient (call, &constants->attention, &in, &constants->dbias, rows,

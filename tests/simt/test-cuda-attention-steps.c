@@ -6,6 +6,8 @@
 #include "memory/ortrain-memory-plan-private.h"
 #include "memory/ortrain-planner-private.h"
 
+#include "folder.h"
+
 #include <math.h>
 
 /* Training of layers as exporters write those of BERT: queries, keys and values of products of their own, a mask of padding
@@ -84,6 +86,8 @@ add_attention (OrtrainGraphBuilder *b, const char *x, const char *layer, gboolea
   return add_linear (b, ortrain_value_get_name (y), layer, "out", WIDTH, WIDTH);
 }
 
+#define FED -1.0 /* the ratio is an input */
+
 /* ratio 0: without Dropout */
 static OrtrainModel *
 build_model (double ratio)
@@ -95,13 +99,16 @@ build_model (double ratio)
   add_ints (b, "shape.heads", (gint64[]){ 0, 0, N_HEADS, WIDTH / N_HEADS }, 4);
   add_ints (b, "shape.joined", (gint64[]){ 0, 0, WIDTH }, 3);
   add_number (b, "scale", sqrt ((double) WIDTH / N_HEADS));
-  add_number (b, "ratio", ratio);
+  if (ratio == FED)
+    ortrain_graph_builder_add_input (b, "ratio", ORTRAIN_DTYPE_FLOAT32, "");
+  else
+    add_number (b, "ratio", ratio);
   ortrain_graph_builder_add_normal (b, "words", tokens, 2, 0, 0.5);
   OrtrainValue *x = add (b, "Gather", IN ("words", "input_ids"), "embedded", NULL);
   for (guint i = 0; i < N_LAYERS; i++)
     {
       g_autofree char *layer = g_strdup_printf ("layer.%u.", i), *norm = NAME ("norm"), *last = NAME ("last");
-      OrtrainValue *y = add_attention (b, ortrain_value_get_name (x), layer, ratio > 0);
+      OrtrainValue *y = add_attention (b, ortrain_value_get_name (x), layer, ratio != 0);
       x = ortrain_graph_builder_layer_norm (b, ortrain_graph_builder_add (b, y, x), norm);
       y = add_linear (b, ortrain_value_get_name (x), layer, "in", WIDTH, 2 * WIDTH);
       y = ortrain_graph_builder_gelu (b, y);
@@ -113,6 +120,8 @@ build_model (double ratio)
   g_autoptr (GError) error = NULL;
   OrtrainModel *model = ortrain_graph_builder_build (b, &error);
   g_assert_no_error (error);
+  if (ratio == FED)
+    g_object_set_data (G_OBJECT (model), "fed", model);
   return model;
 }
 
@@ -144,6 +153,9 @@ typedef struct
   OrtrainPrecision precision;
   guint level;
   const char *frozen; /* pattern, or NULL */
+  guint64 seed;
+  gboolean deterministic;
+  double fed_ratio; /* where the model has such an input */
 } Setting;
 
 typedef struct
@@ -179,11 +191,24 @@ make_session (OrtrainModel *model, const Setting *setting)
   ortrain_training_options_set_provider (options, setting->provider);
   ortrain_training_options_set_precision (options, setting->precision);
   ortrain_training_options_set_memory_opt_level (options, setting->level);
+  ortrain_training_options_set_seed (options, setting->seed);
+  ortrain_training_options_set_deterministic (options, setting->deterministic);
   if (setting->frozen != NULL)
     ortrain_training_options_set_frozen (options, IN (setting->frozen));
   OrtrainTrainingSession *session = ortrain_training_session_new (model, options, &error);
   g_assert_no_error (error);
   return session;
+}
+
+static OrtrainTensorDict *
+make_feeds_for (OrtrainModel *model, const Setting *setting, guint s)
+{
+  OrtrainTensorDict *feeds = make_feeds (s);
+  g_autoptr (OrtrainTensor) ratio =
+      ortrain_tensor_new_floats (NULL, 0, &(float){ (float) setting->fed_ratio }, 1, NULL);
+  if (g_object_get_data (G_OBJECT (model), "fed") != NULL)
+    ortrain_tensor_dict_set (feeds, "ratio", ratio);
+  return feeds;
 }
 
 static Result
@@ -196,7 +221,7 @@ train (OrtrainModel *model, const Setting *setting)
   g_autoptr (OrtrainTrainingSession) session = make_session (model, setting);
   for (guint s = 0; s < N_STEPS; s++)
     {
-      g_autoptr (OrtrainTensorDict) feeds = make_feeds (s);
+      g_autoptr (OrtrainTensorDict) feeds = make_feeds_for (model, setting, s);
       const guint64 before = ortrain_counters_get ("cuda", "dnn-runs");
       result.losses[s] = ortrain_training_session_train_step (session, feeds, &error);
       g_assert_no_error (error);
@@ -267,6 +292,114 @@ test_unused (void)
     }
 }
 
+static double
+measure_distance (const Result *a, const Result *b)
+{
+  double most = 0;
+  for (guint s = 0; s < N_STEPS; s++)
+    most = MAX (most, fabs (a->losses[s] - b->losses[s]));
+  return most;
+}
+
+/* On tensor cores what is kept is what the CPU keeps, whatever runs again, and in the order of keys too. */
+static void
+test_dropout (gconstpointer data)
+{
+  const Setting cuda = { "cuda", NULL, ORTRAIN_PRECISION_BF16, GPOINTER_TO_UINT (data), NULL, .seed = 3 };
+  Setting base = cuda, cpu = cuda, other = cuda, without = cuda, ordered = cuda;
+  base.level = 0;
+  cpu.provider = "cpu";
+  other.seed = 4;
+  without.disabled = "reuse-outputs";
+  ordered.deterministic = TRUE;
+  g_autoptr (OrtrainModel) model = build_model (0.3);
+  const Result a = train (model, &cuda), b = train (model, &base), c = train (model, &cpu), d = train (model, &other);
+  const Result e = train (model, &without), f = train (model, &ordered);
+  g_assert_cmpuint (a.n_grads, ==, N_LAYERS);
+  g_assert_cmpuint (a.n_reused, ==, N_LAYERS);
+  g_assert_cmpuint (a.dnn_runs, >=, 2 * N_LAYERS);
+  g_assert_cmpuint (b.dnn_runs, ==, 2 * N_LAYERS);
+  g_assert_cmpuint (e.dnn_runs - a.dnn_runs, ==, N_LAYERS);
+  g_assert_cmpuint (f.dnn_runs, ==, a.dnn_runs);
+  compare_losses (&a, &b, 1e-3);
+  compare_losses (&a, &e, 1e-3);
+  compare_losses (&a, &f, 1e-3);
+  compare_losses (&a, &c, 1e-2);
+  g_test_message ("losses differ by %.2g from the CPU's, with another seed by %.2g", measure_distance (&a, &c),
+                  measure_distance (&a, &d));
+  g_assert_cmpfloat (measure_distance (&a, &d), >, 4 * measure_distance (&a, &c));
+}
+
+/* A ratio that is fed, like the same number in the file; 0, like no Dropout. */
+static void
+test_fed_ratio (void)
+{
+  Setting setting = { "cuda", NULL, ORTRAIN_PRECISION_BF16, 0, NULL, .deterministic = TRUE, .fed_ratio = 0.3 };
+  g_autoptr (OrtrainModel) fed = build_model (FED), constant = build_model (0.3), plain = build_model (0);
+  const Result a = train (fed, &setting), b = train (constant, &setting), c = train (plain, &setting);
+  setting.fed_ratio = 0;
+  const Result d = train (fed, &setting);
+  g_assert_cmpuint (a.dnn_runs, ==, 2 * N_LAYERS);
+  for (guint s = 0; s < N_STEPS; s++)
+    {
+      g_assert_cmpfloat (a.losses[s], ==, b.losses[s]);
+      g_assert_cmpfloat (d.losses[s], ==, c.losses[s]);
+      g_assert_cmpfloat (a.losses[s], !=, d.losses[s]);
+    }
+}
+
+/* What goes on from a checkpoint keeps what the training would have kept that wrote it; each step keeps something else. */
+static void
+test_resumed (void)
+{
+  const Setting setting = { "cuda", NULL, ORTRAIN_PRECISION_BF16, 0, NULL, .seed = 7, .deterministic = TRUE };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainModel) model = build_model (0.3);
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-attention-XXXXXX", &error);
+  g_assert_no_error (error);
+  g_autofree char *path = g_build_filename (folder, "checkpoint", NULL);
+  g_autoptr (OrtrainTrainingSession) first = make_session (model, &setting), second = make_session (model, &setting);
+  for (guint s = 0; s < 2; s++)
+    {
+      g_autoptr (OrtrainTensorDict) feeds = make_feeds (s);
+      ortrain_training_session_train_step (first, feeds, &error);
+      g_assert_no_error (error);
+      g_assert_true (ortrain_training_session_optimizer_step (first, &error));
+    }
+  g_assert_true (ortrain_training_session_save_checkpoint (first, path, &error));
+  g_assert_true (ortrain_training_session_load_checkpoint (second, path, &error));
+  double losses[2][2];
+  for (guint s = 0; s < 2; s++) /* twice the same feeds and parameters */
+    for (guint i = 0; i < 2; i++)
+      {
+        g_autoptr (OrtrainTensorDict) feeds = make_feeds (2);
+        losses[i][s] = ortrain_training_session_train_step (i == 0 ? first : second, feeds, &error);
+        g_assert_no_error (error);
+      }
+  for (guint s = 0; s < 2; s++)
+    g_assert_cmpfloat (losses[0][s], ==, losses[1][s]);
+  g_assert_cmpfloat (losses[0][0], !=, losses[0][1]);
+  test_remove_folder (folder);
+}
+
+/* Outside of training nothing is dropped. */
+static void
+test_evaluated (void)
+{
+  const Setting setting = { "cuda", NULL, ORTRAIN_PRECISION_BF16, 0, NULL };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainModel) model = build_model (0.3), plain = build_model (0);
+  g_autoptr (OrtrainTrainingSession) a = make_session (model, &setting), b = make_session (plain, &setting);
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (0);
+  g_autoptr (OrtrainTensorDict) x = ortrain_training_session_eval_step (a, feeds, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) y = ortrain_training_session_eval_step (b, feeds, &error);
+  g_assert_no_error (error);
+  OrtrainTensor *logits = ortrain_tensor_dict_get (x, "logits"), *same = ortrain_tensor_dict_get (y, "logits");
+  g_assert_cmpmem (ortrain_tensor_peek (logits), ortrain_tensor_get_n_bytes (logits), ortrain_tensor_peek (same),
+                   ortrain_tensor_get_n_bytes (same));
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -277,5 +410,13 @@ main (int argc, char *argv[])
       g_test_add_data_func (path, GUINT_TO_POINTER (level), test_reuse);
     }
   g_test_add_func ("/cuda-attention-steps/unused", test_unused);
+  for (guint level = 0; level < 3; level++)
+    {
+      g_autofree char *path = g_strdup_printf ("/cuda-attention-steps/dropout/level-%u", level);
+      g_test_add_data_func (path, GUINT_TO_POINTER (level), test_dropout);
+    }
+  g_test_add_func ("/cuda-attention-steps/fed-ratio", test_fed_ratio);
+  g_test_add_func ("/cuda-attention-steps/resumed", test_resumed);
+  g_test_add_func ("/cuda-attention-steps/evaluated", test_evaluated);
   return g_test_run ();
 }

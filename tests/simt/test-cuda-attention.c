@@ -62,8 +62,8 @@ static const OrtrainGradientCase dropout_cases[] = {
   { "Attention", "f[2,2,3,4];f[2,2,5,4];f[2,2,5,3];_;_;d{0.3};b{1}", "scale=0.5f forward_node=9", OURS },
   { "Attention", "f[2,3,2,4];f[2,5,2,4];f[2,5,2,3];b[2,1,1,5]{1,0,1,1,1,0,0,0,0,0};f[2,3,5];d{0.5};b{1}",
     "packed=15 guard=1", OURS },
-  { "Attention", "f[1,2,3,8];f[1,2,7,8];f[1,2,7,8];c[3,7];_;_;b{1}", "scale=0.5f", OURS },
-  { "Attention", "f[1,2,3,8];f[1,2,7,8];f[1,2,7,8];_;_;d{0.3};b{0}", "scale=0.5f", OURS },
+  { "Attention", "f[1,2,3,7];f[1,2,7,7];f[1,2,7,7];c[3,7];_;_;b{1}", "scale=0.5f", OURS },
+  { "Attention", "f[1,2,3,7];f[1,2,7,7];f[1,2,7,7];_;_;d{0.3};b{0}", "scale=0.5f", OURS },
   { "Attention", "f[1,1,66,3];f[1,1,35,3];f[1,1,35,2];_;f[35];d{0.2};b{1}", "scale=0.35f", OURS },
 };
 
@@ -161,8 +161,23 @@ static const OrtrainGradientCase library_cases[] = {
   { "PackedAttention", "f[2,3,3,1,8];d[2,1,1,3]{0,0.5,-1,0,0,-1e38}", "scale=0.7f", OURS },
 };
 
+/* The same with dropout: what is kept is the same everywhere. */
+static const OrtrainGradientCase library_dropout_cases[] = {
+  { "Attention", "f[4,2,64,16];f[4,2,64,16];f[4,2,64,16];_;_;d{0.3};b{1}", "scale=0.25f forward_node=9", OURS },
+  { "Attention", "f[2,33,2,16];f[2,40,2,16];f[2,40,2,8];_;_;d{0.5};b{1}", "scale=0.25f packed=15", OURS },
+  { "Attention", "f[1,2,3,8];f[1,2,5,8];f[1,2,5,8];b[3,5]{1,0,0,0,0,1,1,0,0,0,1,1,1,0,0};_;d{0.2};b{1}",
+    "scale=0.35f guard=1", OURS },
+  { "Attention", "f[2,2,2,8];f[2,2,3,8];f[2,2,3,8];b[2,1,1,3]{0,1,1,0,0,0};_;d{0.4};b{1}", "guard=2", OURS },
+  { "Attention", "f[2,1,2,8];f[2,1,3,8];f[2,1,3,8];b[2,1,1,3]{0,1,1,0,0,0};_;d{0.4};b{1}", "masked_value=-3.4e38f",
+    OURS },
+  { "Attention", "f[2,2,4,8];f[2,2,8,8];f[2,2,8,8];c[2,1,4,8];_;d{0.3};b{1}", "scale=0.7f", OURS },
+  { "Attention", "f[1,2,3,8];f[1,2,7,8];f[1,2,7,8];_;_;d{0.3};b{0}", "scale=0.5f", OURS },
+  { "Attention", "f[1,2,3,8];f[1,2,7,8];f[1,2,7,8];_;_;d{0};b{1}", "scale=0.5f", OURS },
+  { "Attention", "f[1,2,3,8];f[1,2,7,8];f[1,2,7,8];_;_;_;b{1}", "scale=0.5f", OURS },
+};
+
 static OrtrainProvider *cuda;
-static guint64 n_forward, n_backward;
+static guint64 n_forward, n_backward, n_slices;
 
 static OrtrainTensor *
 copy_as (OrtrainTensor *x, OrtrainDType rounded, OrtrainDType stored)
@@ -256,8 +271,8 @@ run_library (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *c
           forward.attributes = ortrain_attributes_copy (node->attributes);
           for (guint i = 1; i <= n; i++)
             kernel_run_add_input (&forward, copy_as (in[i], dtypes[d], ORTRAIN_DTYPE_FLOAT64));
-          if (node->inputs->len > mask)
-            kernel_run_add_input (&forward, copy_as (in[mask], dtypes[d], ORTRAIN_DTYPE_FLOAT64));
+          for (guint i = mask; i < node->inputs->len; i++)
+            kernel_run_add_input (&forward, copy_as (in[i], dtypes[d], ORTRAIN_DTYPE_FLOAT64));
           kernel_run_add_output (&forward, ORTRAIN_DTYPE_FLOAT64, ortrain_tensor_peek_dims (in[0]), 4);
           kernel_run_add_output (&forward, ORTRAIN_DTYPE_FLOAT64, ortrain_tensor_peek_dims (in[lse]), 3);
           kernel_run_try (&forward, &error);
@@ -271,7 +286,7 @@ run_library (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *c
           run_as (&ours, node, in, out, dtypes[d], &forward, gives_y, cuda);
           *(grad ? &n_backward : &n_forward) += 1;
           g_assert_cmpuint (ortrain_counters_get ("cuda", "dnn-runs") - before, ==,
-                            grad && !packed && !gives_y ? 2 : 1);
+                            (grad && !packed && !gives_y ? 2 : 1) * n_slices);
           if (gives_y)
             g_assert_cmpuint (ours.setup.workspace_bytes + ortrain_tensor_get_n_bytes (ours.inputs[9]), <=,
                               workspace_bytes);
@@ -288,20 +303,25 @@ run_library (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *c
     }
 }
 
+/* slices: that each run has to be made of, where only so much workspace is there that the device must have memory_limit. */
 static void
-check_library (guint n_cases, gboolean deterministic)
+check_library_of (const OrtrainGradientCase *some, guint n_cases, gboolean deterministic, guint64 memory_limit,
+                  guint64 slices)
 {
   g_autoptr (GError) error = NULL;
-  const OrtrainProviderOptions options = { .n_threads = 1, .fixed_partition = deterministic };
+  const OrtrainProviderOptions options = { .n_threads = 1,
+                                           .fixed_partition = deterministic,
+                                           .memory_limit = memory_limit };
   cuda = ortrain_provider_open ("cuda", &options, &error);
   g_assert_no_error (error);
   n_forward = n_backward = 0;
+  n_slices = slices;
   ortrain_gradient_check_set_dtype (ORTRAIN_DTYPE_FLOAT32);
   ortrain_gradient_check_set_observer (run_library, NULL);
   for (guint i = 0; i < n_cases; i++)
     {
       g_autofree char *message = NULL;
-      if (ortrain_gradient_check (&library_cases[i], &message) < 0)
+      if (ortrain_gradient_check (&some[i], &message) < 0)
         g_error ("%s", message);
     }
   ortrain_gradient_check_set_observer (NULL, NULL);
@@ -312,9 +332,35 @@ check_library (guint n_cases, gboolean deterministic)
 }
 
 static void
+check_library (guint n_cases, gboolean deterministic)
+{
+  check_library_of (library_cases, n_cases, deterministic, 0, 1);
+}
+
+static void
 test_library (void)
 {
   check_library (G_N_ELEMENTS (library_cases), FALSE);
+}
+
+static void
+test_library_dropout (void)
+{
+  for (guint deterministic = 0; deterministic < 2; deterministic++)
+    check_library_of (library_dropout_cases, G_N_ELEMENTS (library_dropout_cases), deterministic, 0, 1);
+}
+
+/* What is kept of 8 heads takes 64 KiB. */
+static void
+test_slices (void)
+{
+  static const struct
+  {
+    guint64 kib, slices;
+  } limits[] = { { 64, 1 }, { 63, 2 }, { 32, 2 }, { 31, 4 }, { 16, 4 }, { 15, 8 }, { 8, 8 } };
+  for (guint i = 0; i < G_N_ELEMENTS (limits); i++)
+    for (guint deterministic = 0; deterministic < 2; deterministic++)
+      check_library_of (library_dropout_cases, 1, deterministic, (limits[i].kib << 10) * 8, limits[i].slices);
 }
 
 /* cuDNN's sums of dq are in an order of chance, which is faster and takes less workspace, unless the same bits are asked for. */
@@ -330,6 +376,160 @@ test_order (void)
   check_library (1, TRUE);
   g_assert_cmpuint (ortrain_counters_get ("cuda", "attention-by-chance"), ==, n_chance);
   g_assert_cmpuint (ortrain_counters_get ("cuda", "attention-in-order"), >, ordered);
+}
+
+/* ---- what dropout keeps ---- */
+
+#define SIDE 64 /* queries, keys and columns: a product with the identity shows the other matrix */
+#define PAIRS 6 /* of samples and heads */
+
+typedef struct
+{
+  double ratio;
+  guint32 step, node;
+  guint64 seed;
+  gboolean trains;
+} Draw;
+
+static OrtrainTensor *
+make_matrices (gboolean identity)
+{
+  static const gint64 dims[] = { 2, 3, SIDE, SIDE };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensor) wide = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, dims, 4, &error);
+  g_assert_no_error (error);
+  float *x = ortrain_tensor_peek_writable (wide);
+  for (guint i = 0; i < PAIRS * SIDE * SIDE; i++)
+    x[i] = identity && i % SIDE == i / SIDE % SIDE ? 1 : 0;
+  return kernel_cast (wide, ORTRAIN_DTYPE_BFLOAT16);
+}
+
+static OrtrainTensor *
+make_lse (void)
+{
+  static const gint64 dims[] = { 2, 3, SIDE };
+  g_autoptr (GError) error = NULL;
+  OrtrainTensor *lse = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, dims, 3, &error);
+  g_assert_no_error (error);
+  for (guint i = 0; i < PAIRS * SIDE; i++)
+    ((float *) ortrain_tensor_peek_writable (lse))[i] = logf (SIDE);
+  return lse;
+}
+
+/* Scores are 0, v is the identity: y is what is kept, times 1 / (1 - ratio) / SIDE. backward: dv, of a gradient that is the
+ * identity: the same, transposed. factors: [PAIRS, SIDE, SIDE], those of what is kept. */
+static void
+draw (OrtrainProvider *provider, const Draw *of, gboolean backward, gboolean constant, double *factors)
+{
+  static const gint64 dims[] = { 2, 3, SIDE, SIDE };
+  KernelRun run;
+  const float ratio = (float) of->ratio;
+  const guint8 trains = of->trains;
+  g_autoptr (GError) error = NULL;
+  kernel_run_init (&run, "org.ortrain", backward ? "AttentionGrad" : "Attention");
+  run.provider = provider;
+  run.step = (OrtrainStepBlock){ .seed = of->seed, .step = of->step };
+  run.node_number = backward ? of->node + 7 : of->node;
+  if (backward)
+    {
+      ortrain_attributes_set_int (run.attributes, "forward_node", of->node);
+      kernel_run_add_input (&run, make_matrices (TRUE));
+    }
+  kernel_run_add_input (&run, make_matrices (FALSE));
+  kernel_run_add_input (&run, make_matrices (FALSE));
+  kernel_run_add_input (&run, make_matrices (TRUE));
+  if (backward)
+    kernel_run_add_input (&run, make_lse ());
+  kernel_run_add_input (&run, NULL);
+  kernel_run_add_input (&run, NULL);
+  kernel_run_add_input (&run, ortrain_tensor_new_floats (NULL, 0, &ratio, 1, &error));
+  g_assert_no_error (error);
+  if (constant)
+    run.constants = G_GUINT64_CONSTANT (1) << (run.n_inputs - 1);
+  OrtrainTensor *training = ortrain_tensor_new (ORTRAIN_DTYPE_BOOL, NULL, 0, &error);
+  *(guint8 *) ortrain_tensor_peek_writable (training) = trains;
+  kernel_run_add_input (&run, training);
+  for (guint k = 0; k < (backward ? 3 : 1); k++)
+    kernel_run_add_output (&run, ORTRAIN_DTYPE_BFLOAT16, dims, 4);
+  kernel_run (&run);
+  g_autoptr (OrtrainTensor) wide = kernel_cast (run.outputs[backward ? 2 : 0], ORTRAIN_DTYPE_FLOAT64);
+  const double *from = ortrain_tensor_peek (wide);
+  for (guint pair = 0; pair < PAIRS; pair++)
+    for (guint r = 0; r < SIDE; r++)
+      for (guint c = 0; c < SIDE; c++)
+        factors[(pair * SIDE + r) * SIDE + c] =
+            SIDE * from[(pair * SIDE + (backward ? c : r)) * SIDE + (backward ? r : c)];
+  kernel_run_clear (&run);
+}
+
+static guint
+count_differences (const double *a, const double *b)
+{
+  guint n = 0;
+  for (guint i = 0; i < PAIRS * SIDE * SIDE; i++)
+    n += (a[i] == 0) != (b[i] == 0);
+  return n;
+}
+
+/* As many are kept as should be, and scaled; both directions, the CPU, and whatever limit of the workspace keep the same;
+ * other steps, nodes and seeds keep others. */
+static void
+test_kept (void)
+{
+  const OrtrainProviderOptions options = { .n_threads = 1 }, small = { .n_threads = 1, .memory_limit = 8 * 16384 };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainProvider) provider = ortrain_provider_open ("cuda", &options, &error);
+  g_autoptr (OrtrainProvider) limited = ortrain_provider_open ("cuda", &small, &error);
+  g_assert_no_error (error);
+  const guint n = PAIRS * SIDE * SIDE;
+  g_autofree double *first = g_new (double, n), *other = g_new (double, n);
+  const Draw base = { 0.1, 5, 3, 42, TRUE };
+  static const double ratios[] = { 0.1, 0.5, 0.9 };
+  for (guint i = 0; i < G_N_ELEMENTS (ratios); i++)
+    {
+      Draw of = base;
+      guint n_kept = 0;
+      of.ratio = ratios[i];
+      draw (provider, &of, FALSE, FALSE, first);
+      for (guint e = 0; e < n; e++)
+        {
+          n_kept += first[e] != 0;
+          if (first[e] != 0)
+            g_assert_cmpfloat_with_epsilon (first[e], 1 / (1 - of.ratio), 0x1p-8 / (1 - of.ratio));
+        }
+      /* four standard deviations */
+      g_assert_cmpfloat_with_epsilon (n_kept / (double) n, 1 - of.ratio, 4 * sqrt (of.ratio * (1 - of.ratio) / n));
+      draw (NULL, &of, FALSE, FALSE, other);
+      g_assert_cmpuint (count_differences (first, other), ==, 0);
+      for (guint backward = 0; backward < 2; backward++)
+        for (guint constant = 0; constant < 2; constant++)
+          {
+            draw (provider, &of, backward, constant, other);
+            g_assert_cmpuint (count_differences (first, other), ==, 0);
+            draw (limited, &of, backward, constant, other);
+            g_assert_cmpuint (count_differences (first, other), ==, 0);
+          }
+    }
+  draw (provider, &base, FALSE, FALSE, first);
+  for (guint i = 0; i < 3; i++)
+    {
+      Draw of = base;
+      of.step += i == 0;
+      of.node += i == 1;
+      of.seed += i == 2;
+      draw (provider, &of, FALSE, FALSE, other);
+      g_assert_cmpuint (count_differences (first, other), >, n / 10); /* 2 · 0.1 · 0.9 of them */
+    }
+  for (guint i = 0; i < 2; i++) /* nothing is dropped */
+    for (guint backward = 0; backward < 2; backward++)
+      {
+        Draw of = base;
+        of.ratio = i == 0 ? 0 : 0.1;
+        of.trains = i == 0;
+        draw (provider, &of, backward, FALSE, other);
+        for (guint e = 0; e < n; e++)
+          g_assert_cmpfloat (other[e], ==, 1);
+      }
 }
 
 /* What y is good for, and what takes none: the pass that gives it asks. */
@@ -388,6 +588,9 @@ main (int argc, char *argv[])
   g_test_add_func ("/cuda-attention/large", test_large);
   g_test_add_func ("/cuda-attention/causal", test_causal);
   g_test_add_func ("/cuda-attention/library", test_library);
+  g_test_add_func ("/cuda-attention/library-dropout", test_library_dropout);
+  g_test_add_func ("/cuda-attention/slices", test_slices);
+  g_test_add_func ("/cuda-attention/kept", test_kept);
   g_test_add_func ("/cuda-attention/order", test_order);
   g_test_add_func ("/cuda-attention/takes-y", test_takes_y);
   g_test_add_func ("/cuda-attention/refused", test_refused);

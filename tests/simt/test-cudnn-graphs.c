@@ -310,6 +310,53 @@ test_attention (void)
     }
 }
 
+/* With what dropout keeps as an operand, and its factors in memory: every form has engines in both directions, and those take
+ * no more workspace. */
+static void
+test_dropout (void)
+{
+  static const OrtrainDType dtypes[] = { ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
+  static const gint64 lengths[] = { 512, 200 }, widths[] = { 64, 128 };
+  if (!has_library ())
+    return;
+  workspace_limit = (gsize) 2 << 30;
+  for (guint variant = 0; variant < 128; variant++)
+    {
+      const gboolean packed = variant & 1, causal = variant & 2, biased = variant & 4, odd = variant & 8;
+      const gint64 n = lengths[odd ? 1 : 0];
+      OrtrainCudaAttention attention = make_attention (8, 12, n, n, widths[variant >> 5 & 1], packed);
+      OrtrainCudaAttentionSide *sides[] = { &attention.q, &attention.k, &attention.v, &attention.y };
+      for (guint i = 0; i < G_N_ELEMENTS (sides); i++)
+        sides[i]->dtype = dtypes[variant >> 6];
+      OrtrainDnnAttentionShape shape = { .accumulates = (variant & 16) != 0,
+                                         .has_bias = biased,
+                                         .bias_batch = 8,
+                                         .bias_heads = 1,
+                                         .bias_dtype = variant & 16 ? ORTRAIN_DTYPE_FLOAT32 : dtypes[variant >> 6],
+                                         .has_lengths = biased && odd,
+                                         .has_dropout = TRUE };
+      OrtrainDnnAttentionTensors tensors;
+      attention.mask_kind = causal ? ORTRAIN_CUDA_MASK_CAUSAL : ORTRAIN_CUDA_MASK_NONE;
+      g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1), *grad = g_new0 (OrtrainDnnGraph, 1);
+      g_autofree char *name =
+          g_strdup_printf ("dropout in %s, %" G_GINT64_FORMAT " of width %" G_GINT64_FORMAT "%s%s%s",
+                           ortrain_dtype_get_name (dtypes[variant >> 6]), n, attention.q.width,
+                           packed ? ", packed" : "", causal ? ", causal" : "", biased ? ", with a bias" : "");
+      g_autofree char *grad_name =
+          g_strdup_printf ("%s, gradient%s", name, shape.accumulates ? " in an order of chance" : "");
+      ortrain_dnn_compose_attention (graph, &attention, &shape, &tensors);
+      const OrtrainDnnPlan *forward = plan (graph, FALSE, name);
+      ortrain_dnn_compose_attention_grad (grad, &attention, &attention.y, &shape, &tensors);
+      const OrtrainDnnPlan *backward = plan (grad, FALSE, grad_name);
+      g_assert_nonnull (forward);
+      g_assert_nonnull (backward);
+      g_assert_cmpuint (ortrain_dnn_plan_get_workspace_bytes (forward), <, 1 << 20);
+      const gint64 rounded = (n + 127) / 128 * 128;
+      g_assert_cmpuint (ortrain_dnn_plan_get_workspace_bytes (backward), <=,
+                        shape.accumulates ? 64 << 20 : 8 * 12 * rounded * rounded * 2 + (1 << 20));
+    }
+}
+
 /* What the provider keeps from cuDNN because it has no engine for it. */
 static void
 test_refused (void)
@@ -411,6 +458,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/cudnn-graphs/pools", test_pools);
   g_test_add_func ("/cudnn-graphs/other-pools", test_other_pools);
   g_test_add_func ("/cudnn-graphs/attention", test_attention);
+  g_test_add_func ("/cudnn-graphs/dropout", test_dropout);
   g_test_add_func ("/cudnn-graphs/refused", test_refused);
   g_test_add_func ("/cudnn-graphs/remembered", test_remembered);
   return g_test_run ();
