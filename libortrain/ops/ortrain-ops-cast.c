@@ -2,6 +2,33 @@
 #include "ops/ortrain-ops-pointwise-private.h"
 
 #include "core/ortrain-dtype-text-private.h"
+#include "ops/ortrain-shape-helpers-private.h"
+#include "tensor/ortrain-tensor-private.h"
+
+#include <math.h>
+
+#define MOST_WHOLE 9007199254740992.0 /* up to which float64 has all integers */
+
+/* Constants of floating types that become sizes: PyTorch's exporter writes the limits of arange so. */
+static void
+set_whole_content (OrtrainInferContext *ctx)
+{
+  const OrtrainValue *value = ortrain_infer_input (ctx, 0);
+  OrtrainDim content[ORTRAIN_MAX_CONTENT];
+  if (value == NULL || value->tensor == NULL || value->role != ORTRAIN_ROLE_NONE ||
+      !ortrain_dtype_is_floating (value->dtype) || ortrain_tensor_peek (value->tensor) == NULL ||
+      ortrain_tensor_get_n_elements (value->tensor) > ORTRAIN_MAX_CONTENT)
+    return;
+  const gint n = (gint) ortrain_tensor_get_n_elements (value->tensor);
+  for (gint i = 0; i < n; i++)
+    {
+      const double number = trunc (ortrain_tensor_peek_scalar (value->tensor, i));
+      if (!(fabs (number) <= MOST_WHOLE))
+        return;
+      content[i] = ortrain_dim_int ((gint64) number);
+    }
+  ortrain_infer_set_content (ctx, 0, content, n);
+}
 
 static gboolean
 infer_to (OrtrainInferContext *ctx, OrtrainDType to)
@@ -18,6 +45,8 @@ infer_to (OrtrainInferContext *ctx, OrtrainDType to)
       g_autofree OrtrainDim *copy = g_memdup2 (content, (gsize) MAX (n, 1) * sizeof *content);
       ortrain_infer_set_content (ctx, 0, copy, n);
     }
+  else if (to == ORTRAIN_DTYPE_INT64)
+    set_whole_content (ctx);
   return TRUE;
 }
 

@@ -335,6 +335,47 @@ test_symbols (void)
   g_assert_true (ortrain_dim_equal (slice->content[1], dims[2]));
 }
 
+static OrtrainValue *
+cast_like (OrtrainGraph *graph, double number, OrtrainValue *like)
+{
+  OrtrainValue *in[] = { ortrain_graph_const_scalar (graph, ORTRAIN_DTYPE_FLOAT32, number), like };
+  return ortrain_node_output (ortrain_graph_new_node (graph, "", "CastLike", NULL, in, 2, 1), 0);
+}
+
+/* What PyTorch's exporter writes for torch.arange (n) when it does not optimize: the limits are floating-point numbers of
+ * the type of n, and the length is n. */
+static void
+test_arange (void)
+{
+  static const struct
+  {
+    double start, step;
+    const char *length;
+  } cases[] = { { 0, 1, "[seq]" }, { 0.9, 1.2, "[seq]" }, { 0, 2, NULL }, { NAN, 1, "?" }, { 1e30, 1, "?" } };
+  for (guint c = 0; c < G_N_ELEMENTS (cases); c++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (OrtrainGraph) graph = g_object_new (ORTRAIN_TYPE_GRAPH, NULL);
+      graph->opset = 23;
+      const OrtrainDim seq = ortrain_dim_symbol (graph->dims, "seq");
+      OrtrainValue *x = ortrain_graph_new_input (graph, "x", ORTRAIN_DTYPE_FLOAT32, &seq, 1);
+      OrtrainValue *shape = ortrain_node_output (ortrain_graph_new_node (graph, "", "Shape", NULL, &x, 1, 1), 0);
+      OrtrainValue *size = ortrain_node_output (ortrain_graph_new_node (graph, "", "Squeeze", NULL, &shape, 1, 1), 0);
+      OrtrainValue *in[] = { cast_like (graph, cases[c].start, size), size, cast_like (graph, cases[c].step, size) };
+      OrtrainValue *range = ortrain_node_output (ortrain_graph_new_node (graph, "", "Range", NULL, in, 3, 1), 0);
+      ortrain_graph_mark_output (graph, range, TRUE);
+      g_assert_true (ortrain_ops_bind (graph, &error) && ortrain_ops_infer (graph, &error));
+      g_assert_no_error (error);
+      g_autofree char *text = ortrain_dims_to_string (range->dims, range->rank);
+      if (cases[c].length == NULL)
+        g_assert_cmpstr (text, !=, "[seq]");
+      else if (*cases[c].length == '?') /* not known */
+        g_assert_nonnull (strchr (text, '?'));
+      else
+        g_assert_cmpstr (text, ==, cases[c].length);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -348,5 +389,6 @@ main (int argc, char **argv)
   g_test_add_func ("/ops/shape/gather", test_gather);
   g_test_add_func ("/ops/shape/generators", test_generators);
   g_test_add_func ("/ops/shape/symbols", test_symbols);
+  g_test_add_func ("/ops/shape/arange", test_arange);
   return g_test_run ();
 }
