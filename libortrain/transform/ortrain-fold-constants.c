@@ -201,6 +201,24 @@ ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, OrtrainFoldBudget *bu
   return TRUE;
 }
 
+/* Of what a constant is made like, the type is all that counts. */
+static void
+read_type_alone (OrtrainNode *node)
+{
+  if (ortrain_node_get_kind (node) != ORTRAIN_OP_KIND_CAST_LIKE)
+    return;
+  const OrtrainValue *x = ortrain_node_input (node, 0), *like = ortrain_node_input (node, 1);
+  if (x == NULL || like == NULL || !ortrain_fold_is_known (x) || ortrain_fold_is_known (like) ||
+      like->dtype == ORTRAIN_DTYPE_UNDEFINED || like->dtype == ORTRAIN_DTYPE_STRING)
+    return;
+  const OrtrainDType to = like->dtype;
+  ortrain_node_set_input (node, 1, NULL);
+  g_ptr_array_set_size (node->inputs, 1);
+  ortrain_node_set_operator (node, "", "Cast");
+  node->op = ortrain_ops_lookup (node->domain, node->op_type);
+  ortrain_attributes_set_int (node->attributes, "to", to);
+}
+
 gboolean
 ortrain_fold_constants_within (OrtrainGraph *graph, OrtrainFoldBudget *budget, GError **error)
 {
@@ -211,6 +229,7 @@ ortrain_fold_constants_within (OrtrainGraph *graph, OrtrainFoldBudget *budget, G
   for (guint i = 0; i < nodes->len; i++)
     {
       gboolean folded;
+      read_type_alone (nodes->pdata[i]);
       if (!ortrain_fold_node (graph, nodes->pdata[i], budget, FALSE, &folded, error))
         return FALSE;
     }

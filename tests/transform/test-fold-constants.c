@@ -286,6 +286,26 @@ test_consumed (void)
     }
 }
 
+/* CastLike of a constant needs the type of what it is like alone; of anything else, it stays. */
+static void
+test_types (void)
+{
+  static const gint64 dims[] = { 2, 3 };
+  const OrtrainDim shape[] = { ortrain_dim_int (4) };
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("types");
+  OrtrainValue *x = ortrain_graph_new_input (graph, "x", ORTRAIN_DTYPE_FLOAT64, shape, 1);
+  OrtrainValue *of_constant = op (graph, "CastLike", "constant", add_floats (graph, dims, 2), x, NULL);
+  OrtrainValue *of_input = op (graph, "CastLike", "input", x, add_floats (graph, dims, 2), NULL);
+  OrtrainFoldBudget budget = budget_of (G_MAXUINT64, G_MAXUINT64);
+  ortrain_graph_mark_output (graph, of_input, TRUE);
+  fold (graph, of_constant, &budget);
+  g_assert_nonnull (of_constant->tensor);
+  g_assert_null (of_constant->producer);
+  g_assert_cmpint (ortrain_tensor_get_dtype (of_constant->tensor), ==, ORTRAIN_DTYPE_FLOAT64);
+  g_assert_cmpint (of_constant->dtype, ==, ORTRAIN_DTYPE_FLOAT64);
+  g_assert_cmpstr (of_input->producer->op_type, ==, "CastLike");
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -299,5 +319,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/transform/fold-constants/deciding-bytes", test_deciding_bytes);
   g_test_add_func ("/transform/fold-constants/many-small", test_many_small);
   g_test_add_func ("/transform/fold-constants/consumed", test_consumed);
+  g_test_add_func ("/transform/fold-constants/types", test_types);
   return g_test_run ();
 }
