@@ -24,6 +24,7 @@ SPEED = [
     ("gpt2-124m", 4, 1024, "bf16"),
     ("gpt2-124m", 16, 1024, "bf16"),
     ("bert-large", 32, 128, "bf16"),
+    ("resnet50", 256, 0, "bf16"),
     ("resnet50", 64, 0, "f32"),
     ("bert-large", 32, 128, "f32"),
     ("deberta", 16, 128, "f32"),
@@ -93,7 +94,8 @@ class Beside:
 
     def torch(self, do, *words, what=None):
         small = ["--small"] if self.small else []
-        return self.run([self.python, HERE / "pytorch_models.py", do, *words, *small], os.environ, what or f"PyTorch, {do}")
+        program = "model_feeds.py" if do == "feeds" else "pytorch_models.py"
+        return self.run([self.python, HERE / program, do, *words, *small], os.environ, what or f"PyTorch, {do}")
 
     def export(self, model):
         """One model at a time is on the disk."""
@@ -104,10 +106,31 @@ class Beside:
                 self.exported = model
         return self.exported == model
 
-    def bench(self, words, what, cache=None):
-        environment = self.values | ({"XDG_CACHE_HOME": cache, "ORTRAIN_CACHE": "on"} if cache else {})
-        return self.run([self.ortrain, "bench", os.path.join(self.folder.name, "model.onnx"), "--provider", self.provider, "--optimizer", "adamw",
-                         "--learning-rate", "1e-4", "--json", *words], environment, what)
+    def make_feeds(self, result):
+        """How many items a step has, and the words that give `ortrain bench` its inputs; None: there are none."""
+        feeds = pathlib.Path(self.folder.name)
+        for old in feeds.glob("*.npy"):
+            old.unlink()
+        made = self.torch("feeds", result["model"], feeds, *self.sizes(result))
+        return (made["items"], self.words_of(feeds)) if made else None
+
+    @staticmethod
+    def sizes(result):
+        return ["--batch", str(result["batch"])] + (["--seq", str(result["seq"])] if result["seq"] else [])
+
+    @staticmethod
+    def words_of(feeds):
+        return [word for file in sorted(feeds.glob("*.npy")) for word in ("--input", f"{file.name[:-len('.npy')]}={file}")]
+
+    def time(self, side, result, steps):
+        """PyTorch's side of a result."""
+        return self.torch("time", result["model"], *self.sizes(result), "--precision", result["precision"], "--device", self.device,
+                          "--steps", str(steps), *(["--compile"] if side == "compiled" else []), what=f"PyTorch, {side}")
+
+    def bench(self, words, what, cache=None, model=None, more={}):
+        environment = self.values | ({"XDG_CACHE_HOME": cache, "ORTRAIN_CACHE": "on"} if cache else {}) | more
+        return self.run([self.ortrain, "bench", model or os.path.join(self.folder.name, "model.onnx"), "--provider", self.provider,
+                         "--optimizer", "adamw", "--learning-rate", "1e-4", "--json", *words], environment, what)
 
     def block(self, name, model, batch, seq, precision):
         begin = time.monotonic()
@@ -123,41 +146,39 @@ class Beside:
             result["says"] = self.says
         return result
 
-    def speed(self, result):
-        sizes = ["--batch", str(result["batch"])] + (["--seq", str(result["seq"])] if result["seq"] else [])
-        precision, steps = result["precision"], ["--steps", "3" if self.small else "20"]
-        feeds = pathlib.Path(self.folder.name)
-        for old in feeds.glob("*.npy"):
-            old.unlink()
-        made = self.torch("feeds", result["model"], feeds, *sizes)
+    def speed(self, result, sides_wanted=("ortrain", "again", "eager", "compiled"), model=None):
+        """again: with what the first session left on the disk."""
+        made, steps = self.make_feeds(result), 3 if self.small else 20
         if made is None:
             return False
-        words = ["--precision", precision, *steps]
-        for file in sorted(feeds.glob("*.npy")):
-            words += ["--input", f"{file.name[:-len('.npy')]}={file}"]
-        sides = {}
+        items, inputs = made
+        words, sides = ["--precision", result["precision"], "--steps", str(steps), *inputs], {}
+        result |= {"items": items, "unit": UNITS.get(result["model"], "samples"), "sides": sides}
         with tempfile.TemporaryDirectory(prefix="ortrain-cache-") as cache:
-            cold = self.bench(words, "ortrain", cache)
-            again = self.bench(words, "ortrain, again", cache) if cold else None
+            cold = self.bench(words, "ortrain", cache, model)
+            again = self.bench(words, "ortrain, again", cache, model) if cold and "again" in sides_wanted else None
+        best = again or cold
+        if best:
+            sides["ortrain"] = best | {"ms_create": cold["ms_create"], "ms_until_first_step": cold["ms_until_first_step"]}
         if again:
-            sides["ortrain"] = again | {"ms_create": cold["ms_create"], "ms_create_cached": again["ms_create"],
-                                        "ms_until_first_step": cold["ms_until_first_step"], "ms_until_first_step_cached": again["ms_until_first_step"]}
-        for side, more in (("eager", []), ("compiled", ["--compile"])):
-            side_result = self.torch("time", result["model"], *sizes, "--precision", precision, "--device", self.device, *steps, *more,
-                                     what=f"PyTorch, {side}")
+            sides["ortrain"] |= {"ms_create_cached": again["ms_create"], "ms_until_first_step_cached": again["ms_until_first_step"]}
+        for side in ("eager", "compiled"):
+            side_result = self.time(side, result, steps) if side in sides_wanted else None
             if side_result:
                 sides[side] = side_result
-        result |= {"items": made["items"], "unit": UNITS.get(result["model"], "samples"), "sides": sides}
-        if "ortrain" not in sides:
+        if "ortrain" not in sides or ("again" in sides_wanted and not again):
             return False
         if "eager" not in sides:  # what has no room there may have room here
             return any(text.startswith("PyTorch, eager: ") and is_memory(text) for text in self.says)
-        pairs = list(zip(sides["ortrain"]["losses"], sides["eager"]["losses"]))
+        return self.compare(result)
+
+    def compare(self, result):
+        pairs = list(zip(result["sides"]["ortrain"]["losses"], result["sides"]["eager"]["losses"]))
         # Nobody's NaN is a small difference.
         differences = [abs(ours - theirs) / abs(theirs) if ours is not None and math.isfinite(theirs) else math.inf for ours, theirs in pairs]
         result["loss_difference"] = max(differences) if max(differences) < math.inf else None
-        if max(differences) > TOLERANCE[precision]:
-            self.says.append(f"losses differ by {max(differences):.2g} of PyTorch's, more than {TOLERANCE[precision]:g}")
+        if max(differences) > TOLERANCE[result["precision"]]:
+            self.says.append(f"losses differ by {max(differences):.2g} of PyTorch's, more than {TOLERANCE[result['precision']]:g}")
             return False
         return True
 

@@ -2,14 +2,17 @@
 """Models with random weights in PyTorch: exported for the library, and trained here beside it. Needs no network.
 
     pytorch_models.py export NAME FOLDER                    FOLDER/model.onnx
-    pytorch_models.py feeds NAME FOLDER --batch N [--seq N] FOLDER/NAME.npy for each input and bench.target; prints their names
     pytorch_models.py time NAME --batch N [--seq N] [--compile] [--precision bf16] [--device cuda] [--steps N]
     pytorch_models.py largest NAME --batch N --limit N …    the largest batch that a step has memory for
+    pytorch_models.py serve NAME [--device cuda]            `time`, again and again: a line of JSON with its options in, a line out
     pytorch_models.py versions
 
-`time` takes the weights and feeds that the others write, and AdamW as `ortrain bench` has it; it prints one JSON object.
-tools/gpu-check runs it, with the interpreter that --pytorch names."""
+`time` takes the weights that `export` writes, feeds of model_feeds.py, and AdamW as `ortrain bench` has it; it prints one JSON object.
+tools/gpu-check runs it, with the interpreter that --pytorch names. `serve` has its model when the first line comes, so that importing
+PyTorch costs no time of a device."""
 import argparse
+import copy
+import gc
 import json
 import math
 import os
@@ -22,6 +25,9 @@ warnings.filterwarnings("ignore")
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import model_feeds
 
 
 class Attention(nn.Module):
@@ -140,13 +146,13 @@ def mlp(*sizes):
     return nn.Sequential(*layers[:-1])
 
 
-# name: what makes it, in full and small; what its input is
+# name: what makes it, in full and small
 MODELS = {
-    "gpt2-124m": (lambda: Transformer("gpt", 50257, 1024, 768, 12, 12), lambda: Transformer("gpt", 97, 32, 32, 2, 2), ("tokens", 50257, 97)),
-    "bert-large": (lambda: Transformer("bert", 30522, 512, 1024, 24, 16), lambda: Transformer("bert", 97, 32, 32, 2, 2), ("tokens", 30522, 97)),
-    "deberta": (lambda: Transformer("deberta", 30522, 512, 768, 12, 12), lambda: Transformer("deberta", 97, 32, 32, 2, 2), ("tokens", 30522, 97)),
-    "resnet50": (lambda: resnet((3, 4, 6, 3), 64, 1000), lambda: resnet((1, 1), 8, 10), ("image", (3, 224, 224, 1000), (3, 32, 32, 10))),
-    "mlp": (lambda: mlp(784, 256, 10), lambda: mlp(20, 16, 10), ("features", (784, 10), (20, 10))),
+    "gpt2-124m": (lambda: Transformer("gpt", 50257, 1024, 768, 12, 12), lambda: Transformer("gpt", 97, 32, 32, 2, 2)),
+    "bert-large": (lambda: Transformer("bert", 30522, 512, 1024, 24, 16), lambda: Transformer("bert", 97, 32, 32, 2, 2)),
+    "deberta": (lambda: Transformer("deberta", 30522, 512, 768, 12, 12), lambda: Transformer("deberta", 97, 32, 32, 2, 2)),
+    "resnet50": (lambda: resnet((3, 4, 6, 3), 64, 1000), lambda: resnet((1, 1), 8, 10)),
+    "mlp": (lambda: mlp(784, 256, 10), lambda: mlp(20, 16, 10)),
 }
 
 
@@ -156,18 +162,12 @@ def make_model(words):
 
 
 def make_feeds(words, batch):
-    """The input and the target."""
-    kind, *sizes = MODELS[words.name][2]
-    size = sizes[1 if words.small else 0]
-    random = torch.Generator().manual_seed(1)
-    if kind == "tokens":
-        return [torch.randint(0, size, (batch, words.seq), generator=random) for _ in range(2)]
-    return [torch.randn(batch, *size[:-1], generator=random), torch.randint(0, size[-1], (batch,), generator=random)]
+    return [torch.from_numpy(values) for values in model_feeds.make_feeds(words.name, words.small, batch, words.seq)]
 
 
 def export(words):
     model, (x, _) = make_model(words), make_feeds(words, 2)
-    kind = MODELS[words.name][2][0]
+    kind = model_feeds.KINDS[words.name][0]
     os.makedirs(words.folder, exist_ok=True)
     dynamic = {0: "batch"} | ({1: "seq"} if kind == "tokens" else {})
     torch.onnx.export(model, (x,), os.path.join(words.folder, "model.onnx"), input_names=["x"], output_names=["logits"], opset_version=20,
@@ -176,27 +176,18 @@ def export(words):
     return {"parameters": sum(p.numel() for p in model.parameters())}
 
 
-def feeds(words):
-    import numpy
-    os.makedirs(words.folder, exist_ok=True)
-    x, target = make_feeds(words, words.batch)
-    for name, tensor in (("x", x), ("bench.target", target)):
-        numpy.save(os.path.join(words.folder, name + ".npy"), tensor.numpy())
-    return {"items": target.numel()}
-
-
 class Trainer:
-    def __init__(self, words):
+    def __init__(self, words, model=None):
         # float32 is float32 on both sides.
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         if words.threads:
             torch.set_num_threads(words.threads)
         self.words = words
-        self.model = make_model(words).to(words.device)
-        self.layout = torch.channels_last if MODELS[words.name][2][0] == "image" and words.device == "cuda" else torch.contiguous_format
+        self.model = (copy.deepcopy(model) if model else make_model(words)).to(words.device)
+        self.layout = torch.channels_last if model_feeds.KINDS[words.name][0] == "image" and words.device == "cuda" else torch.contiguous_format
         self.model = self.model.to(memory_format=self.layout)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
-        self.loss = torch.compile(self.plain_loss) if words.compile else self.plain_loss
+        self.loss = torch.compile(self.plain_loss, dynamic=False) if words.compile else self.plain_loss
 
     def plain_loss(self, x, target):
         with torch.autocast(self.words.device, torch.bfloat16, enabled=self.words.precision == "bf16"):
@@ -222,10 +213,10 @@ def device_memory():
     return total - free
 
 
-def measure(words):
+def measure(words, model=None):
     before, device_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, device_memory()
     begin = time.perf_counter()
-    trainer = Trainer(words)
+    trainer = Trainer(words, model)
     created = time.perf_counter()
     x, target = trainer.feeds(words.batch)
     losses, times, hosts = [], [], []
@@ -272,9 +263,28 @@ def largest(words):
             if words.device == "cuda":
                 torch.cuda.empty_cache()
 
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from models_beside import search_largest
     return {"batch": search_largest(fits, words.batch, words.limit)}
+
+
+def serve(words):
+    """What one line takes of the device is given back before the next one; a failure is an answer."""
+    model, answers = make_model(words), os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what compilers print is no answer
+    known = {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+    print(json.dumps({"ready": True, "versions": known}), file=answers, flush=True)
+    for line in sys.stdin:
+        asked = argparse.Namespace(**vars(words) | json.loads(line))
+        try:
+            answer = measure(asked, model)
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"[:500]}
+        print(json.dumps(answer), file=answers, flush=True)
+        torch._dynamo.reset()
+        gc.collect()
+        if asked.device == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
 
 
 def versions(words):
@@ -284,7 +294,7 @@ def versions(words):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("do", choices=["export", "feeds", "time", "largest", "versions"])
+    parser.add_argument("do", choices=["export", "time", "largest", "serve", "versions"])
     parser.add_argument("name", nargs="?", choices=list(MODELS))
     parser.add_argument("folder", nargs="?")
     for name, number in (("batch", 2), ("seq", 16), ("steps", 10), ("limit", 4096), ("threads", 0)):
@@ -294,8 +304,9 @@ def main():
     parser.add_argument("--precision", default="f32", choices=["f32", "bf16"])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     words = parser.parse_args()
-    do = {"export": export, "feeds": feeds, "time": measure, "largest": largest, "versions": versions}[words.do]
-    print(json.dumps(do(words)))
+    if words.do == "serve":
+        return serve(words)
+    print(json.dumps({"export": export, "time": measure, "largest": largest, "versions": versions}[words.do](words)))
 
 
 main()

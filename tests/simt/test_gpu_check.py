@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """tools/gpu-check on the emulated device, in short, and on a machine without a GPU: test_gpu_check.py GPU-CHECK BUILD."""
-import importlib.machinery
-import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,10 +16,9 @@ from tap import main
 
 program, build = sys.argv[1:3]
 del sys.argv[1:3]
-loader = importlib.machinery.SourceFileLoader("gpu_check", program)
-gpu_check = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
 sys.dont_write_bytecode = True
-loader.exec_module(gpu_check)
+sys.path.append(str(pathlib.Path(program).parent))
+from gpu_check import bundle, environment, facts, programs, second
 
 # Stands for an interpreter with PyTorch: the same model and feeds for everybody, and the CPU for PyTorch. Its first argument is
 # pytorch_models.py, which is not run. A file "broken" beside it says what fails, and how.
@@ -58,6 +56,13 @@ elif do == "time":
     result = json.loads(subprocess.run([ortrain, "bench", fixture, "--provider", "cpu", "--json", "--steps", option("steps"), *feeds],
                                        check=True, capture_output=True, text=True, env=environment).stdout)
     print(json.dumps(result | {{"peak_bytes": 1000000}}))
+elif do == "serve":
+    print(json.dumps({{"ready": True, "versions": {{"torch": "0.0.stand-in"}}}}), flush=True)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        command = [sys.executable, sys.argv[0], "", "time", words[0], "--batch", str(asked["batch"]), "--steps", str(asked["steps"])]
+        done = subprocess.run(command + (["--compile"] if asked["compile"] else []), capture_output=True, text=True)
+        print(done.stdout.strip() or json.dumps({{"error": done.stderr.strip()}}), flush=True)
 elif do == "largest":
     print(json.dumps({{"batch": int(option("limit")) // 2}}))
 '''
@@ -66,7 +71,7 @@ elif do == "largest":
 needs_onnx_data = unittest.skipUnless(os.path.isdir("/usr/share/libonnx-testdata/data/node"), "libonnx-testdata is not installed")
 
 
-class GpuCheck(unittest.TestCase):
+class Case(unittest.TestCase):
     def run_it(self, *words):
         done = subprocess.run(["/usr/bin/python3", program, "--build", build, "--results", self.results, *words],
                               capture_output=True, text=True, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""})
@@ -90,6 +95,8 @@ class GpuCheck(unittest.TestCase):
     def calls(self):
         return [line.split() for line in open(os.path.join(self.folder, "calls"))]
 
+
+class GpuCheck(Case):
     def test_dry_run_resumes(self):
         done, lines = self.run_it("--dry-run", "--only", "kernels/internal")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -111,7 +118,7 @@ class GpuCheck(unittest.TestCase):
     def test_whole_curves(self):
         """On a GPU, the fixtures are compared over whole curves; else in short."""
         for name, dry, whole in (("fixtures", False, "all"), ("fixtures", True, None), ("kernels/update", False, None)):
-            self.assertEqual(gpu_check.settings_of(name, {"A": "b"}, dry), {"A": "b"} | ({"ORTRAIN_TESTS": whole} if whole else {}))
+            self.assertEqual(environment.settings_of(name, {"A": "b"}, dry), {"A": "b"} | ({"ORTRAIN_TESTS": whole} if whole else {}))
 
     def test_failure_is_told(self):
         """A block that takes too long fails, and is run again."""
@@ -146,7 +153,7 @@ class GpuCheck(unittest.TestCase):
 
     def test_what_a_gpu_cannot_say(self):
         """Programs that need the emulated device's counts and faults are no blocks."""
-        names = [name for name, _ in gpu_check.programs(pathlib.Path(build))]
+        names = [name for name, _ in programs.programs(pathlib.Path(build))]
         self.assertIn("kernels/softmax", names)
         self.assertIn("fixtures", names)
         for name in ("errors", "dnn", "kernels"):
@@ -161,12 +168,12 @@ class GpuCheck(unittest.TestCase):
         name = "ORTRAIN_CUDA_LIBRARY_PATH"
         before = os.environ.pop(name, None)
         try:
-            of = lambda dry: gpu_check.settings(pathlib.Path(build), dry, "cuda", python).get(name)
+            of = lambda dry: environment.settings(pathlib.Path(build), dry, "cuda", python).get(name)
             self.assertIn(self.folder, of(False).split(":"))
             self.assertTrue(of(True).endswith("tests/simt/libraries"))
             os.environ[name] = "/elsewhere"
             self.assertEqual(of(False), "/elsewhere")
-            self.assertIsNone(os.environ.pop(name) and gpu_check.settings(pathlib.Path(build), False, "cuda", "/bin/false").get(name))
+            self.assertIsNone(os.environ.pop(name) and environment.settings(pathlib.Path(build), False, "cuda", "/bin/false").get(name))
         finally:
             if before is not None:
                 os.environ[name] = before
@@ -263,6 +270,117 @@ class GpuCheck(unittest.TestCase):
             self.assertLess(len(tried), 16)
 
 
+# Stands for ncu and compute-sanitizer: runs the program behind their options.
+TOOL = r'''#!/bin/sh
+while [ "${1#/}" = "$1" ]; do shift; done
+echo "    Duration                 us        12.34"
+exec "$@"
+'''
+
+
+class Plans(Case):
+    """In short: a block or two of each stage, on the emulated device."""
+
+    def run_plan(self, *words, status=0, **environment):
+        out = os.path.join(self.folder, "out")
+        done = subprocess.run(["/usr/bin/python3", program, "--build", build, "--out", out, *words], capture_output=True, text=True,
+                              env=os.environ | {"CUDA_VISIBLE_DEVICES": ""} | environment)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        self.assertLess(len(done.stdout[done.stdout.index("\nplan "):]), 12000, done.stdout)
+        path = pathlib.Path(out, "gpu-check.jsonl")
+        return done.stdout, {line["block"]: line for line in map(json.loads, path.read_text().splitlines())}, pathlib.Path(out)
+
+    def make_tools(self):
+        for name in ("ncu", "compute-sanitizer"):
+            path = os.path.join(self.folder, name)
+            pathlib.Path(path).write_text(TOOL)
+            os.chmod(path, 0o755)
+        return self.folder + ":" + os.environ["PATH"]
+
+    def test_first_and_second(self):
+        words = self.make_stand_in()
+        text, lines, out = self.run_plan(*words, "--plan", "first", "--only", "devices,probe/device,probe/capture,kernels/internal,speed/mlp,profile/gpt2")
+        self.assertEqual(list(lines), ["devices", "probe/device", "probe/capture", "kernels/internal", "speed/mlp/64/f32", "profile/gpt2-124m/32x1024/bf16"])
+        self.assertTrue(all(line["passed"] and line["emulated"] for line in lines.values()))
+        self.assertEqual(list(lines["speed/mlp/64/f32"]["sides"]), ["ortrain", "eager", "compiled"])  # the newest line
+        self.assertLess(lines["speed/mlp/64/f32"]["loss_difference"], 1e-4)
+        self.assertEqual(sorted(file.name for file in out.iterdir()), ["gpu-check.jsonl", "probe.json", "profile-gpt2-124m.tsv", "summary.txt"])
+        self.assertEqual(set(json.load(open(out / "probe.json"))), {"format", "device", "capture"})
+        for part in ("stage ", "devices ", "tests ", "models ", "profiles ", "compiled ", "inside", "mlp ", "profile of gpt2-124m", "capture, during", "7 passed, 0 failed"):
+            self.assertIn(part, text)
+        self.assertLessEqual(len((out / "summary.txt").read_text()), 12000)
+
+        # The second one: a test that failed there, by its name, and a model; then variants, and a slow kernel.
+        before = pathlib.Path(self.folder, "before")
+        os.rename(out, before)
+        with open(before / "gpu-check.jsonl", "a") as file:
+            for line in ({"block": "kernels/internal", "says": ["not ok 1 /cuda-internal/none", "…"]}, {"block": "probe/device"},
+                         {"block": "speed/mlp/64/f32", "model": "mlp", "seq": 0, "precision": "f32"}, {"block": "sessions/dropout", "left": True}):
+                file.write(json.dumps({"emulated": True, "provider": "cuda", "passed": False, "small": line["block"].startswith("speed")} | line) + "\n")
+        text, lines, out = self.run_plan(*words, "--plan", "second", "--from", str(before), "--only", "again,memcheck,variants/gpt2,ncu,devices", "--variant", "a:",
+                                         "--variant", "b: ORTRAIN_STREAMS=2 --immediate-updates off", PATH=self.make_tools())
+        self.assertTrue({"devices", "again/kernels/internal", "memcheck/kernels/internal", "again/probe/device", "memcheck/probe/device", "memcheck/speed/mlp/64/f32",
+                         "variants/gpt2-124m/32x1024/bf16"} <= set(lines), list(lines))
+        variants = lines["variants/gpt2-124m/32x1024/bf16"]["variants"]
+        self.assertEqual({name: len(side["ms"]) for name, side in variants.items()}, {"a": 2, "b": 2})
+        counted = [line for name, line in lines.items() if name.startswith("ncu/gpt2-124m/")]
+        self.assertEqual(len(counted), 3)
+        self.assertTrue(all(line["passed"] and line["counters"] for line in counted))
+        self.assertIn("counters.txt", {file.name for file in out.iterdir()})
+        self.assertIn("variants/gpt2-124m/32x1024/bf16: a ", text)
+
+    def test_deadline(self):
+        """What has no time is late or left, and said; there is a summary."""
+        text, lines, out = self.run_plan("--dry-run", "--pytorch", "", "--plan", "first", "--deadline", "12", "--workers", "1", "--only", "kernels/attention,kernels/softmax,sessions/",
+                                         status=1)
+        self.assertTrue(any(line.get("late") for line in lines.values()) or any(line.get("left") for line in lines.values()))
+        self.assertTrue(any(line.get("left") for line in lines.values()))
+        self.assertIn("never begun: ", text)
+        self.assertTrue((out / "summary.txt").exists())
+
+    def test_terminated(self):
+        """By `timeout`, say: what was found until then is told."""
+        out = os.path.join(self.folder, "out")
+        process = subprocess.Popen(["/usr/bin/python3", program, "--build", build, "--out", out, "--dry-run", "--pytorch", "", "--plan", "first", "--only", "sessions/"],
+                                   stdout=subprocess.PIPE, text=True, env=os.environ)
+        for line in process.stdout:
+            if line.startswith("== tests"):
+                process.terminate()
+                break
+        text = process.stdout.read()
+        self.assertEqual(process.wait(), 1)
+        self.assertIn("stopped", text)
+        self.assertIn("files in", text)
+
+    def test_failures(self):
+        """A strict refusal is told apart from a wrong value."""
+        text, lines, out = self.run_plan("--dry-run", "--pytorch", "", "--plan", "first", "--only", "sessions/two-threads", status=1,
+                                         ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS="1")
+        line = lines["sessions/two-threads"]
+        self.assertEqual((line["passed"], line["passes_without_strict"]), (False, True))
+        self.assertIn("ORTRAIN_CUDA_STRICT forbids", line["refused"][0])
+        self.assertIn("==== sessions/two-threads", (out / "failures.log").read_text())
+
+    def test_words(self):
+        for words, text in ((["--plan", "second"], "--from FOLDER"), (["--plan", "first", "--provider", "cpu"], "is for the provider 'cuda'")):
+            done = subprocess.run(["/usr/bin/python3", program, *words], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(text, done.stderr)
+        done = subprocess.run(["/usr/bin/python3", program, "--dry-run", "--build", build, "--plan", "first"], capture_output=True, text=True,
+                              env={name: value for name, value in os.environ.items() if name != "OUT"})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--out DIR, or $OUT", done.stderr)
+
+    def test_variants(self):
+        self.assertEqual(second.read_variants(["old: A_B=1 --steps 3", "new:"]), [("old", {"A_B": "1"}, ["--steps", "3"]), ("new", {}, [])])
+        self.assertEqual(second.failed_tests({"says": ["not ok 3 /a/b", "Bail out!", "not ok 4 /c - text"]}), ["/a/b", "/c"])
+
+    def test_facts(self):
+        """Sections that are not whole end no summary."""
+        for known in ({}, {"memory": {}}, {"products": {"table": []}}, {"attention": {"error": "no library"}}):
+            self.assertIsInstance(list(facts.describe(known)), list)
+
+
 class Bundle(unittest.TestCase):
     """Packed with the emulated device, and unpacked elsewhere."""
 
@@ -273,6 +391,8 @@ class Bundle(unittest.TestCase):
         archive = os.path.join(folder.name, "bundle.tar")
         subprocess.run(["/usr/bin/python3", program, "--build", build, "--dry-run", "--bundle", archive], check=True, capture_output=True)
         subprocess.run(["tar", "-C", folder.name, "-xf", archive], check=True)
+        quick = ["zstd", "-3", "--long=27", "-T1", "-q", "-c", archive]
+        cls.size = len(subprocess.run(quick, check=True, capture_output=True).stdout) if shutil.which("zstd") else None
         os.remove(archive)
         cls.top = pathlib.Path(folder.name, "ortrain-gpu-check")
         cls.environment = {"PATH": "/usr/bin:/bin", "HOME": folder.name, "LC_ALL": "C.UTF-8"}
@@ -286,6 +406,15 @@ class Bundle(unittest.TestCase):
         for path in loaded:
             self.assertFalse(path.startswith(os.path.realpath(build)), path)
         return done, {os.path.basename(path) for path in loaded if str(self.top) in os.path.realpath(path)}
+
+    def test_size(self):
+        """--bundle fails above the limit. Here is no time to compress well: what zstd makes quickly is about 1.6 times as large, and the module
+        for a GPU about 10 MiB more than the emulated one."""
+        if self.size is not None:
+            self.assertLess(self.size, 1.6 * (bundle.LIMIT_MIB - 10) * 2**20)
+        self.assertGreater(bundle.check_size(1 << 20), 0)
+        with self.assertRaisesRegex(SystemExit, "file: 48.0 MiB, more than the 47 MiB"):
+            bundle.check_size(48 << 20, "file")
 
     def test_libraries(self):
         """Each is the bundle's own, or one that every host has; nothing names a folder of this machine."""
