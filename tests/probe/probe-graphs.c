@@ -78,8 +78,16 @@ typedef enum
   BACKWARD_BY_CHANCE,
 } Direction;
 
+typedef enum
+{
+  PLAIN,
+  CAUSAL,
+  BIASED,
+  DROPOUT,
+} Kind;
+
 static void
-add_attention (Probe *self, gint64 width, gboolean causal, gboolean biased, Direction direction, const char *device)
+add_attention (Probe *self, gint64 width, Kind kind, Direction direction, const char *device)
 {
   static const char *const names[] = { "forward", "backward", "backward-accumulating" };
   const gint64 batch = self->is_small ? 2 : 8, heads = self->is_small ? 2 : 12, length = self->is_small ? 16 : 1024;
@@ -88,11 +96,12 @@ add_attention (Probe *self, gint64 width, gboolean causal, gboolean biased, Dire
                                      .n_queries = length,
                                      .n_keys = length,
                                      .scale = 0.125f,
-                                     .mask_kind = causal ? ORTRAIN_CUDA_MASK_CAUSAL : ORTRAIN_CUDA_MASK_NONE };
-  const OrtrainDnnAttentionShape shape = { .has_bias = biased,
+                                     .mask_kind = kind == CAUSAL ? ORTRAIN_CUDA_MASK_CAUSAL : ORTRAIN_CUDA_MASK_NONE };
+  const OrtrainDnnAttentionShape shape = { .has_bias = kind == BIASED,
                                            .bias_batch = batch,
                                            .bias_heads = 1,
                                            .bias_dtype = ORTRAIN_DTYPE_BFLOAT16,
+                                           .has_dropout = kind == DROPOUT,
                                            .accumulates = direction == BACKWARD_BY_CHANCE };
   OrtrainDnnAttentionTensors tensors;
   g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
@@ -108,8 +117,9 @@ add_attention (Probe *self, gint64 width, gboolean causal, gboolean biased, Dire
   probe_add_text (self, "direction", names[direction]);
   probe_add_int (self, "width", width);
   probe_add_int (self, "length", length);
-  probe_add_bool (self, "causal", causal);
-  probe_add_bool (self, "biased", biased);
+  probe_add_bool (self, "causal", kind == CAUSAL);
+  probe_add_bool (self, "biased", kind == BIASED);
+  probe_add_bool (self, "dropout", kind == DROPOUT);
   probe_add_engines (self, graph, device);
   add_run (self, graph);
   probe_end (self);
@@ -124,9 +134,9 @@ probe_attention (Probe *self)
     return;
   probe_begin_array (self, "graphs");
   for (guint w = 0; w < G_N_ELEMENTS (widths); w++)
-    for (guint masks = 0; masks < 3; masks++) /* none, causal, a bias */
+    for (Kind kind = PLAIN; kind <= DROPOUT; kind++)
       for (Direction direction = FORWARD; direction <= BACKWARD_BY_CHANCE; direction++)
-        add_attention (self, widths[w], masks == 1, masks == 2, direction, device);
+        add_attention (self, widths[w], kind, direction, device);
   probe_end_array (self);
 }
 

@@ -79,7 +79,7 @@ def describe_graphs(name, section):
     ways = ("without_handle", "with_handle", "with_description")
     for graph in section["graphs"]:
         what = " ".join(str(graph[key]) for key in ("direction", "width", "channels_in", "size", "kernel", "weights") if key in graph)
-        what += "".join(f" {key}" for key in ("causal", "biased") if graph.get(key))
+        what += "".join(f" {key}" for key in ("causal", "biased", "dropout") if graph.get(key))
         counts = "/".join(str(len(graph[way]["first_choice"]["engines"]) + len(graph[way]["fallback"]["engines"])) if way in graph else "-" for way in ways)
         made = next((mode for mode in (graph["without_handle"][key] for key in ("first_choice", "fallback")) if "plan_without_handle" in mode), None)
         plans = "/".join("yes" if made[key]["made"] else "no" for key in ("plan_without_handle", "plan_with_handle")) if made else "-"
