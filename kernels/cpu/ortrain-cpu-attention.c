@@ -545,7 +545,7 @@ attention_prepare (OrtrainKernelSetup *setup, GError **error)
   return build_plan (setup, operands, 3, 0, 1, error);
 }
 
-/* PackedAttention (qkv[, mask]) */
+/* PackedAttention (qkv[, mask, bias, ratio, training]) */
 static gboolean
 packed_attention_prepare (OrtrainKernelSetup *setup, GError **error)
 {
@@ -588,7 +588,7 @@ attention_run (const OrtrainKernelCall *call)
     run.mask = ortrain_rows_input (&plan->types, call, is_packed ? 1 : plan->is_relative ? 7 : 3);
   find_position_operands (&run, call, 3);
   if (plan->bias.kind != MASK_NONE)
-    run.bias = ortrain_rows_input (&plan->types, call, 4);
+    run.bias = ortrain_rows_input (&plan->types, call, is_packed ? 2 : 4);
   run.y = ortrain_rows_output (&plan->types, call, 0);
   run.lse = ortrain_rows_output (&plan->types, call, 1);
   if (plan->n_keys == 0 || plan->n_queries == 0)
@@ -624,7 +624,7 @@ attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
-/* PackedAttentionGrad (dy, qkv, y, lse[, mask]) → dqkv */
+/* PackedAttentionGrad (dy, qkv, y, lse[, mask, bias, ratio, training]) → dqkv */
 static gboolean
 packed_attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
 {
@@ -677,7 +677,7 @@ attention_grad_run (const OrtrainKernelCall *call)
     run.mask = ortrain_rows_input (&plan->types, call, is_packed ? 4 : plan->is_relative ? 9 : 5);
   find_position_operands (&run, call, 5);
   if (plan->bias.kind != MASK_NONE)
-    run.bias = ortrain_rows_input (&plan->types, call, 6);
+    run.bias = ortrain_rows_input (&plan->types, call, is_packed ? 5 : 6);
   run.dq = ortrain_rows_output (&plan->types, call, 0);
   run.dk = ortrain_rows_output (&plan->types, call, is_packed ? 0 : 1);
   run.dv = ortrain_rows_output (&plan->types, call, is_packed ? 0 : 2);

@@ -522,7 +522,7 @@ prepare_attention (OrtrainKernelSetup *setup, GError **error)
   return prepare_forward (setup, operands, 3, error);
 }
 
-/* PackedAttention (qkv [batch, length, 3, heads, width][, mask]) → (y [batch, length, heads, width], lse) */
+/* PackedAttention (qkv [batch, length, 3, heads, width][, mask, bias, ratio, training]) → (y [batch, length, heads, width], lse) */
 static gboolean
 prepare_packed_attention (OrtrainKernelSetup *setup, GError **error)
 {
@@ -688,7 +688,7 @@ run_attention_grad (const OrtrainKernelCall *call)
   run_backward_or_plain (call, 4, 5, gradients, call->n_outputs > 3 ? call->outputs[3] : NULL);
 }
 
-/* PackedAttentionGrad (dy, qkv, y, lse[, mask]) → dqkv */
+/* PackedAttentionGrad (dy, qkv, y, lse[, mask, bias, ratio, training]) → dqkv */
 static gboolean
 prepare_packed_attention_grad (OrtrainKernelSetup *setup, GError **error)
 {

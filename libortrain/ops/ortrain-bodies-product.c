@@ -253,18 +253,18 @@ get_part (OrtrainBody *self, OrtrainValue *qkv, guint i)
   return ortrain_body_transpose (self, part, swap_middle, 4);
 }
 
-/* (qkv[, mask]) → (y [batch, length, heads, width], log Σ e^scores) */
+/* (qkv[, mask, bias, ratio, training]) → (y [batch, length, heads, width], log Σ e^scores) */
 gboolean
 ortrain_body_packed_attention (OrtrainBody *self)
 {
   OrtrainValue *qkv = ortrain_body_input (self, 0);
   OrtrainValue *q = get_part (self, qkv, 0), *k = get_part (self, qkv, 1), *v = get_part (self, qkv, 2);
-  OrtrainValue *y = write_attention (self, q, k, v, ortrain_body_input (self, 1), NULL, self->node->inputs->len);
+  OrtrainValue *y = write_attention (self, q, k, v, ortrain_body_input (self, 1), ortrain_body_input (self, 2), 3);
   ortrain_body_set (self, 0, ortrain_body_transpose (self, y, swap_middle, 4));
   return TRUE;
 }
 
-/* (dy [batch, length, heads, width], qkv, y, lse[, mask]) → dqkv */
+/* (dy [batch, length, heads, width], qkv, y, lse[, mask, bias, ratio, training]) → dqkv */
 gboolean
 ortrain_body_packed_attention_grad (OrtrainBody *self)
 {
@@ -274,8 +274,8 @@ ortrain_body_packed_attention_grad (OrtrainBody *self)
   OrtrainValue *dy = ortrain_body_transpose (self, ortrain_body_input (self, 0), swap_middle, 4);
   for (guint i = 0; i < 3; i++)
     parts[i] = get_part (self, ortrain_body_input (self, 1), i);
-  write_attention_grad (self, dy, parts, ortrain_body_input (self, 3), ortrain_body_input (self, 4), NULL,
-                        self->node->inputs->len, all, gradients);
+  write_attention_grad (self, dy, parts, ortrain_body_input (self, 3), ortrain_body_input (self, 4),
+                        ortrain_body_input (self, 5), 6, all, gradients);
   for (guint i = 0; i < 3; i++)
     gradients[i] = OP2 ("Unsqueeze", ortrain_body_transpose (self, gradients[i], swap_middle, 4),
                         ortrain_body_ints (self, &axis, 1));

@@ -131,8 +131,9 @@ infer_attention_grad (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
-/* PackedAttention (qkv [batch, length, 3, heads, width][, mask]) → (y [batch, length, heads, width], lse): Attention of the
- * three parts, created by a pass where one product computes them. Its gradient is one value too. */
+/* PackedAttention (qkv [batch, length, 3, heads, width][, mask, bias, ratio, training]) → (y [batch, length, heads, width],
+ * lse): Attention of the three parts, created by a pass where one product computes them. Its gradient is one value too;
+ * bias, as mask, has none. */
 static gboolean
 infer_packed_attention (OrtrainInferContext *ctx, GError **error)
 {
@@ -171,14 +172,21 @@ gradient_packed_attention (OrtrainGradContext *ctx, GError **error)
     ortrain_grad_output (ctx, 0),
     ortrain_grad_output (ctx, 1),
     ortrain_grad_input (ctx, 1),
+    ortrain_grad_input (ctx, 2),
+    ortrain_grad_input (ctx, 3),
+    ortrain_grad_input (ctx, 4),
   };
-  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "PackedAttentionGrad", operands, operands[4] ? 5 : 4, 1,
-                                         ortrain_attributes_copy (ctx->node->attributes));
+  guint n = G_N_ELEMENTS (operands);
+  while (n > 4 && operands[n - 1] == NULL)
+    n--;
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "PackedAttentionGrad", operands, n, 1,
+                                         operands[7] != NULL ? ortrain_grad_copy_random_attributes (ctx)
+                                                             : ortrain_attributes_copy (ctx->node->attributes));
   ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
   return TRUE;
 }
 
-/* (dy, qkv, y, lse[, mask]) */
+/* (dy, qkv, y, lse[, mask, bias, ratio, training]) */
 static gboolean
 infer_packed_attention_grad (OrtrainInferContext *ctx, GError **error)
 {
@@ -580,12 +588,12 @@ static const OrtrainOpDef ops[] = {
   { .name = "AttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 10, .min_outputs = 1,
     .max_outputs = 4, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".000f*ffbf", .scalar_inputs = 3 << 7, .infer = infer_attention_grad,
     .reused_input = 9, .reused_beside = 4, .broadcast_inputs = 1 << 5, .zero_sums = ortrain_zero_sums_attention_grad, .expand = ortrain_body_attention_grad },
-  { .name = "PackedAttention", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_NARROW, .since = 1, .min_inputs = 1, .max_inputs = 2,
-    .min_outputs = 1, .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1, .types = ".*",
+  { .name = "PackedAttention", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_NARROW, .since = 1, .min_inputs = 1, .max_inputs = 5,
+    .min_outputs = 1, .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 15 << 1, .types = ".*ffb", .scalar_inputs = 3 << 3,
     .infer = infer_packed_attention, .gradient = gradient_packed_attention, .channels = ORTRAIN_CHANNELS_ANY,
-    .broadcast_inputs = 1 << 1, .input_roles = { [1] = "mask" }, .expand = ortrain_body_packed_attention },
-  { .name = "PackedAttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 4, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".00f*", .infer = infer_packed_attention_grad, .broadcast_inputs = 1 << 4,
+    .broadcast_inputs = 1 << 1, .input_roles = { [1] = "mask", [2] = "bias", [3] = "ratio" }, .expand = ortrain_body_packed_attention },
+  { .name = "PackedAttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 4, .max_inputs = 8, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".00f*ffb", .scalar_inputs = 3 << 6, .infer = infer_packed_attention_grad, .broadcast_inputs = 1 << 4,
     .expand = ortrain_body_packed_attention_grad },
 };
 /* clang-format on */

@@ -90,11 +90,12 @@ pack (OrtrainNode *node, GError **error)
   const gint64 order = ortrain_attributes_get_int (node->attributes, "packed", 0);
   OrtrainValue *packed = (order & 7) == 7 ? match_split (node) : (order & 7) == 0 ? match_lookups (node) : NULL;
   if (packed == NULL || ortrain_node_output (node, 1) != NULL || ortrain_node_input (node, 4) != NULL ||
-      ortrain_node_input (node, 6) != NULL || ortrain_pattern_carries_gradient (ortrain_node_input (node, 3), 0))
+      ortrain_pattern_carries_gradient (ortrain_node_input (node, 3), 0))
     return TRUE;
-  OrtrainValue *operands[] = { packed, ortrain_node_input (node, 3) };
+  OrtrainValue *operands[] = { packed, ortrain_node_input (node, 3), NULL, ortrain_node_input (node, 5),
+                               ortrain_node_input (node, 6) };
   OrtrainNode *whole = ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, node->op->of_packed, node->name,
-                                                  operands, operands[1] != NULL ? 2 : 1, 1);
+                                                  operands, operands[4] != NULL ? 5 : (operands[1] != NULL ? 2 : 1), 1);
   ortrain_attributes_assign (whole->attributes, node->attributes);
   ortrain_attributes_remove (whole->attributes, "packed");
   if (!ortrain_ops_infer_node (whole, error))

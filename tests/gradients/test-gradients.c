@@ -251,6 +251,8 @@ static const struct
   { "RelativeAttention", 8, "the ratio of its dropout" },
   { "RelativeAttention", 7, "a pass writes it, with a mask of truth values or of data" },
   { "PackedAttention", 1, "a pass writes it, with a mask of truth values or of data" },
+  { "PackedAttention", 2, "a pass writes it, without a bias" },
+  { "PackedAttention", 3, "the ratio of its dropout" },
   { "Resize", 2, "scale factors decide shapes" },
   { "Upsample", 1, "scale factors decide shapes" },
   { "Range", 0, "it decides a shape" },

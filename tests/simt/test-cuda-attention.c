@@ -65,6 +65,9 @@ static const OrtrainGradientCase dropout_cases[] = {
   { "Attention", "f[1,2,3,7];f[1,2,7,7];f[1,2,7,7];c[3,7];_;_;b{1}", "scale=0.5f", OURS },
   { "Attention", "f[1,2,3,7];f[1,2,7,7];f[1,2,7,7];_;_;d{0.3};b{0}", "scale=0.5f", OURS },
   { "Attention", "f[1,1,66,3];f[1,1,35,3];f[1,1,35,2];_;f[35];d{0.2};b{1}", "scale=0.35f", OURS },
+  { "PackedAttention", "f[2,3,3,2,4];_;_;d{0.3};b{1}", "scale=0.5f forward_node=9", OURS },
+  { "PackedAttention", "f[2,3,3,1,5];b[2,1,1,3]{0,1,1,0,0,0};_;d{0.4};b{1}", "guard=1", OURS },
+  { "PackedAttention", "f[2,3,3,1,5];_;c[3,3];_;b{1}", "scale=0.7f", OURS },
 };
 
 /* More than a tile of queries, of keys. */
@@ -99,7 +102,7 @@ test_bias (void)
 static void
 test_dropout (void)
 {
-  cuda_check_begin (unpacked);
+  cuda_check_begin (operators);
   cuda_check_cases (dropout_cases, G_N_ELEMENTS (dropout_cases), TRUE);
   cuda_check_end ();
 }
@@ -171,6 +174,9 @@ static const OrtrainGradientCase library_dropout_cases[] = {
   { "Attention", "f[2,1,2,8];f[2,1,3,8];f[2,1,3,8];b[2,1,1,3]{0,1,1,0,0,0};_;d{0.4};b{1}", "masked_value=-3.4e38f",
     OURS },
   { "Attention", "f[2,2,4,8];f[2,2,8,8];f[2,2,8,8];c[2,1,4,8];_;d{0.3};b{1}", "scale=0.7f", OURS },
+  { "PackedAttention", "f[2,33,3,2,16];_;_;d{0.3};b{1}", "scale=0.25f forward_node=9", OURS },
+  { "PackedAttention", "f[2,3,3,1,8];b[2,1,1,3]{0,0,0,1,1,0};_;d{0.5};b{1}", "masked_value=-3.4e38f", OURS },
+  { "PackedAttention", "f[2,3,3,2,8];b[3,3]{1,0,0,1,1,0,1,1,1};_;d{0.2};b{1}", "scale=0.35f guard=1", OURS },
   { "Attention", "f[1,2,3,8];f[1,2,7,8];f[1,2,7,8];_;_;d{0.3};b{0}", "scale=0.5f", OURS },
   { "Attention", "f[1,2,3,8];f[1,2,7,8];f[1,2,7,8];_;_;d{0};b{1}", "scale=0.5f", OURS },
   { "Attention", "f[1,2,3,8];f[1,2,7,8];f[1,2,7,8];_;_;_;b{1}", "scale=0.5f", OURS },

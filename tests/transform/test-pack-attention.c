@@ -14,12 +14,13 @@ typedef enum
   SPLIT,
   SPLIT_UNPACKED, /* y is wanted as [batch, heads, length, width] */
   LOOKUPS,
+  DROPOUT,
   TURNED, /* keys and queries have changed places: left alone */
   SHARED, /* somebody else reads a part: left alone */
   N_FORMS,
 } Form;
 
-static const char *const names[] = { "split", "split-unpacked", "lookups", "turned", "shared" };
+static const char *const names[] = { "split", "split-unpacked", "lookups", "dropout", "turned", "shared" };
 
 static OrtrainValue *
 op (OrtrainGraph *graph, const char *op_type, OrtrainValue *a, OrtrainValue *b)
@@ -69,9 +70,20 @@ run_form (Form form, gboolean packs, OrtrainTensor **results)
   g_autoptr (GHashTable) contents = harness_contents ();
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTensor) wave = harness_wave (ORTRAIN_DTYPE_FLOAT64, dims, 3, 0.3, 1.3);
-  OrtrainValue *x = harness_input (graph, contents, NULL, wave), *parts[3], *gradient;
+  OrtrainValue *x = harness_input (graph, contents, NULL, wave), *parts[7] = { NULL }, *gradient;
   write_parts (graph, form, x, parts);
-  OrtrainNode *node = ortrain_graph_new_node (graph, ORTRAIN_DOMAIN, "Attention", NULL, parts, 3, 1);
+  if (form == DROPOUT)
+    {
+      g_autoptr (OrtrainTensor) ratio = ortrain_tensor_new_floats (NULL, 0, &(float){ 0.3f }, 1, NULL);
+      g_autoptr (OrtrainTensor) training =
+          ortrain_tensor_new_for_data (ORTRAIN_DTYPE_BOOL, NULL, 0, &(guint8){ 1 }, 1, NULL);
+      parts[5] = ortrain_graph_new_initializer (graph, NULL, ratio);
+      parts[6] = ortrain_graph_new_initializer (graph, NULL, training);
+    }
+  OrtrainNode *node =
+      ortrain_graph_new_node (graph, ORTRAIN_DOMAIN, "Attention", NULL, parts, form == DROPOUT ? 7 : 3, 1);
+  if (form == DROPOUT)
+    ortrain_attributes_set_int (node->attributes, "forward_node", 5);
   ortrain_attributes_set_int (node->attributes, "packed", order);
   ortrain_attributes_set_float (node->attributes, "scale", 0.7);
   OrtrainValue *y = op (graph, "Tanh", ortrain_node_output (node, 0), NULL);
