@@ -27,7 +27,9 @@ submit_copy (gpointer data)
 static void
 add_rate (Probe *self, const char *name, const Copy *copy, guint n_passes)
 {
-  const double milliseconds = probe_measure (self, self->is_small ? 2 : 10, submit_copy, (gpointer) copy);
+  const gsize n =
+      CLAMP (((gsize) 2 << 30) / copy->n_bytes, 2, 10); /* from ordinary memory, a gigabyte takes a tenth of a second */
+  const double milliseconds = probe_measure (self, self->is_small ? 2 : (guint) n, submit_copy, (gpointer) copy);
   probe_add_double (self, name, (double) (n_passes * copy->n_bytes) / milliseconds / 1e6);
 }
 
