@@ -282,13 +282,23 @@ command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when
   return FALSE;
 }
 
+/* NULL: the default. */
+static gboolean
+is_host (const char *provider)
+{
+  if (provider == NULL)
+    return TRUE;
+  g_autoptr (GListModel) devices = ortrain_device_list ();
+  g_autoptr (OrtrainDevice) first = g_list_model_get_item (devices, 0);
+  return g_str_equal (provider, ortrain_device_get_name (first));
+}
+
 void
 command_choose_immediate_updates (OrtrainTrainingOptions *options)
 {
-  const char *provider = ortrain_training_options_get_provider (options);
-  const gboolean is_host = provider == NULL || g_str_equal (provider, "cpu");
   if (ortrain_training_options_get_immediate_updates (options) == ORTRAIN_IMMEDIATE_UPDATES_AUTO &&
-      (is_host || ortrain_training_options_get_memory_budget (options) > 0))
+      (ortrain_training_options_get_memory_budget (options) > 0 ||
+       is_host (ortrain_training_options_get_provider (options))))
     ortrain_training_options_set_immediate_updates (options, ORTRAIN_IMMEDIATE_UPDATES_ON);
 }
 
