@@ -231,7 +231,7 @@ plan_backward (OrtrainKernelSetup *setup, AttentionConstants *constants, GError 
   g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
   ortrain_dnn_target_init (&target, setup);
   target.search = ORTRAIN_CONV_ALGO_SEARCH_DEFAULT;
-  if (provider->options.memory_limit == 0)
+  if (provider->options.memory_limit == 0 && provider->parent.workspace_limit == 0)
     target.workspace_limit = DETERMINISTIC_LIMIT;
   attention.y = constants->attention.y;
   cut_slice (constants, &attention, &shape);

@@ -193,21 +193,27 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) conv_finish_kernel (OrtrainCudaConvFinish
     }
 }
 
-/* y [8 · n], float32 = x [8 · n] */
+/* y [8 · n], float32 = x [8 · n], and what it holds */
 template <typename T>
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-    conv_widen_kernel (gint64 n, const OrtrainPack<T, 8> *x, OrtrainPack<float, 4> *y)
+    conv_widen_kernel (gint64 n, const OrtrainPack<T, 8> *x, OrtrainPack<float, 4> *y, OrtrainAccumulate accumulate)
 {
+  const bool adds = accumulate.is_set ();
   for (gint64 i = ortrain_cuda_first (); i < n; i += ortrain_cuda_stride ())
     {
       const OrtrainPack<T, 8> from = x[i];
-      OrtrainPack<float, 4> low, high;
+      OrtrainPack<float, 4> low = {}, high = {};
+      if (adds)
+        {
+          low = y[2 * i];
+          high = y[2 * i + 1];
+        }
 #pragma unroll
       for (int j = 0; j < 4; j++)
         {
-          low.at[j] = ortrain_widen (from.at[j]);
-          high.at[j] = ortrain_widen (from.at[4 + j]);
+          low.at[j] = ortrain_widen (from.at[j]) + (adds ? low.at[j] : 0.0f);
+          high.at[j] = ortrain_widen (from.at[4 + j]) + (adds ? high.at[j] : 0.0f);
         }
       y[2 * i] = low;
       y[2 * i + 1] = high;
@@ -216,16 +222,21 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
 
 /* FALSE: it has no such form. */
 static bool
-launch_widen (const OrtrainKernelCall *call, const OrtrainCudaConvFinish *shape, const void *x, void *y)
+launch_widen (const OrtrainKernelCall *call, const OrtrainCudaConvFinish *shape, const void *x, void *y,
+              OrtrainAccumulate accumulate)
 {
   const gint64 n = shape->n / 8;
   if (shape->n % 8 != 0 || shape->y_dtype != ORTRAIN_DTYPE_FLOAT32 || shape->x_dtype == ORTRAIN_DTYPE_FLOAT32 ||
       (guintptr) x % 16 != 0 || (guintptr) y % 16 != 0)
     return false;
-  ORTRAIN_CUDA_FLOATING (shape->x_dtype, T,
-                         ortrain_cuda_launch (call, "conv-widen", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK),
-                                              ORTRAIN_CUDA_BLOCK, conv_widen_kernel<T>, n,
-                                              (const OrtrainPack<T, 8> *) x, (OrtrainPack<float, 4> *) y););
+  const unsigned grid = ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK);
+  OrtrainPack<float, 4> *to = (OrtrainPack<float, 4> *) y;
+  if (shape->x_dtype == ORTRAIN_DTYPE_FLOAT16)
+    ortrain_cuda_launch (call, "conv-widen", grid, ORTRAIN_CUDA_BLOCK, conv_widen_kernel<OrtrainHalf>, n,
+                         (const OrtrainPack<OrtrainHalf, 8> *) x, to, accumulate);
+  else
+    ortrain_cuda_launch (call, "conv-widen", grid, ORTRAIN_CUDA_BLOCK, conv_widen_kernel<OrtrainBfloat16>, n,
+                         (const OrtrainPack<OrtrainBfloat16, 8> *) x, to, accumulate);
   return true;
 }
 
@@ -276,9 +287,9 @@ ortrain_cuda_conv_finish (const OrtrainKernelCall *call, const OrtrainCudaConvFi
                           const void *bias, void *y, gboolean may_accumulate)
 {
   const OrtrainAccumulate never = { false, NULL };
-  if (bias == NULL && !may_accumulate && launch_widen (call, shape, x, y))
+  const OrtrainAccumulate accumulate = may_accumulate ? ortrain_cuda_get_accumulate (call, 0) : never;
+  if (bias == NULL && launch_widen (call, shape, x, y, accumulate))
     return;
   ortrain_cuda_launch (call, "conv-finish", ortrain_cuda_grid (call, shape->n, ORTRAIN_CUDA_BLOCK), ORTRAIN_CUDA_BLOCK,
-                       conv_finish_kernel, *shape, x, bias, y,
-                       may_accumulate ? ortrain_cuda_get_accumulate (call, 0) : never);
+                       conv_finish_kernel, *shape, x, bias, y, accumulate);
 }

@@ -12,4 +12,20 @@ G_BEGIN_DECLS
 void ortrain_dnn_compose_convolution (OrtrainDnnGraph *graph, const OrtrainCudaConv *conv,
                                       cudnnBackendDescriptorType_t type, gboolean with_bias);
 
+/* How cuDNN computes one, and in which types. */
+typedef struct
+{
+  OrtrainDnnPlan *plan; /* NULL: it does not; plain kernels do */
+  gboolean adds_bias;   /* in the same graph */
+  OrtrainDType
+      dtypes[3]; /* of both inputs and the result of its graph; what the operation has in another type is converted */
+} OrtrainCudaConvPlan;
+
+/* The types that the operation has, in the order of its operands. */
+void ortrain_cuda_conv_get_dtypes (const OrtrainCudaConv *conv, cudnnBackendDescriptorType_t type,
+                                   OrtrainDType dtypes[3]);
+/* refusal: why there is no plan. */
+void ortrain_cuda_conv_plan (const OrtrainCudaConv *conv, cudnnBackendDescriptorType_t type, gboolean has_bias,
+                             const OrtrainDnnTarget *target, OrtrainCudaConvPlan *result, GError **refusal);
+
 G_END_DECLS

@@ -3,21 +3,19 @@
 
 #include <string.h>
 
-/* Convolutions and their gradients: by cuDNN where it has an engine, else by plain kernels. cuDNN takes operands and
- * results of one type. Where types differ, or a result of 16 bits is still to be added to, operands are widened to float32
- * in the workspace and the result is rounded once, at the end: products of numbers that had 16 bits are exact in TF32.
- * cuDNN's graphs overwrite their results; a gradient of weights that is to be added goes to the workspace first. */
+/* Convolutions and their gradients: by cuDNN where it has an engine, else by plain kernels. What cuDNN's graph has in another
+ * type than the operands is converted through the workspace. Its graphs overwrite their results; a gradient of weights that
+ * is to be added goes to the workspace first. */
 
 typedef struct
 {
   OrtrainCudaConv conv;
-  gboolean forward;     /* Conv: the result is the small side */
-  gboolean has_bias;    /* input 2 */
-  OrtrainDnnPlan *plan; /* NULL: plain kernels */
-  gboolean bias_in_plan, is_wide;
+  gboolean forward;  /* Conv: the result is the small side */
+  gboolean has_bias; /* input 2 */
+  OrtrainCudaConvPlan plan;
   OrtrainDType dtypes[3]; /* of inputs 0 and 1 and the output */
   gint64 n_elements[3];
-  gsize offsets[3]; /* in the workspace, of float32 copies of them */
+  gsize offsets[3]; /* in the workspace, of what the plan has of them */
 } ConvConstants;
 
 static gboolean
@@ -87,26 +85,18 @@ read_shape (const OrtrainKernelSetup *setup, const OrtrainOperand *large, const 
   return TRUE;
 }
 
-/* NULL: cuDNN has none, and says why. */
-static OrtrainDnnPlan *
-try_plan (const OrtrainKernelSetup *setup, const OrtrainCudaConv *conv, cudnnBackendDescriptorType_t type,
-          gboolean with_bias, gboolean exact_in_tf32, GError **refusal)
-{
-  OrtrainDnnTarget target;
-  g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
-  ortrain_dnn_target_init (&target, setup);
-  target.allow_tf32 = target.allow_tf32 || exact_in_tf32;
-  ortrain_dnn_compose_convolution (graph, conv, type, with_bias);
-  g_clear_error (refusal);
-  return ortrain_dnn_plan (graph, &target, refusal);
-}
-
 static gsize
-reserve (OrtrainKernelSetup *setup, gint64 n_elements)
+reserve (OrtrainKernelSetup *setup, gint64 n_elements, OrtrainDType dtype)
 {
   const gsize offset = (setup->workspace_bytes + 255) & ~(gsize) 255;
-  setup->workspace_bytes = offset + (gsize) n_elements * sizeof (float);
+  setup->workspace_bytes = offset + (gsize) n_elements * ortrain_cuda_library->dtype_get_size (dtype);
   return offset;
+}
+
+static gboolean
+converts (const ConvConstants *constants, guint operand)
+{
+  return constants->plan.dtypes[operand] != constants->dtypes[operand];
 }
 
 /* Without an engine the plain kernels stay. FALSE: they may not. */
@@ -114,33 +104,22 @@ static gboolean
 find_plan (OrtrainKernelSetup *setup, ConvConstants *constants, cudnnBackendDescriptorType_t type, GError **error)
 {
   g_autoptr (GError) refusal = NULL;
+  OrtrainDnnTarget target;
   const OrtrainCudaConv *conv = &constants->conv;
-  const OrtrainDType *dtypes = constants->dtypes;
-  const gboolean uniform = dtypes[0] == dtypes[1] && dtypes[0] == dtypes[2];
-  const gboolean narrow = dtypes[0] != ORTRAIN_DTYPE_FLOAT32 && dtypes[1] != ORTRAIN_DTYPE_FLOAT32;
-  if (dtypes[0] == ORTRAIN_DTYPE_FLOAT64 || conv->n_images < 1 || conv->large_channels < 1 || conv->small_channels < 1)
+  if (constants->dtypes[0] == ORTRAIN_DTYPE_FLOAT64 || conv->n_images < 1 || conv->large_channels < 1 ||
+      conv->small_channels < 1)
     return TRUE;
   for (guint i = 0; i < 3; i++)
     if (conv->large[i] < 1 || conv->small[i] < 1 || conv->kernel[i] < 1 || conv->pad[i] < 0)
       return TRUE;
-  if (uniform && constants->has_bias && constants->forward)
-    constants->plan = try_plan (setup, conv, type, TRUE, FALSE, &refusal);
-  constants->bias_in_plan = constants->plan != NULL;
-  if (constants->plan == NULL && uniform && (!constants->has_bias || dtypes[2] == ORTRAIN_DTYPE_FLOAT32))
-    constants->plan = try_plan (setup, conv, type, FALSE, FALSE, &refusal);
-  if (constants->plan == NULL && (dtypes[0] != ORTRAIN_DTYPE_FLOAT32 || !uniform))
-    {
-      OrtrainCudaConv wide = *conv;
-      wide.large_dtype = wide.small_dtype = wide.weight_dtype = ORTRAIN_DTYPE_FLOAT32;
-      constants->plan = try_plan (setup, &wide, type, FALSE, narrow, &refusal);
-      constants->is_wide = constants->plan != NULL;
-    }
-  if (constants->plan == NULL)
+  ortrain_dnn_target_init (&target, setup);
+  ortrain_cuda_conv_plan (conv, type, constants->has_bias, &target, &constants->plan, &refusal);
+  if (constants->plan.plan == NULL)
     return ortrain_cuda_fall_back (setup, "dnn-fallbacks", refusal->message, error);
-  setup->workspace_bytes = ortrain_dnn_plan_get_workspace_bytes (constants->plan);
+  setup->workspace_bytes = ortrain_dnn_plan_get_workspace_bytes (constants->plan.plan);
   for (guint i = 0; i < 3; i++)
-    if (constants->is_wide && dtypes[i] != ORTRAIN_DTYPE_FLOAT32)
-      constants->offsets[i] = reserve (setup, constants->n_elements[i]);
+    if (converts (constants, i))
+      constants->offsets[i] = reserve (setup, constants->n_elements[i], constants->plan.dtypes[i]);
   return TRUE;
 }
 
@@ -194,11 +173,11 @@ run_plan (const OrtrainKernelCall *call, const void *bias, void *result)
   void *operands[3] = { (void *) call->inputs[0], (void *) call->inputs[1], result };
   for (guint i = 0; i < 3; i++)
     {
-      if (!constants->is_wide || constants->dtypes[i] == ORTRAIN_DTYPE_FLOAT32)
+      if (!converts (constants, i))
         continue;
       const OrtrainCudaConvFinish shape = { .n = constants->n_elements[i],
                                             .x_dtype = constants->dtypes[i],
-                                            .y_dtype = ORTRAIN_DTYPE_FLOAT32 };
+                                            .y_dtype = constants->plan.dtypes[i] };
       operands[i] = (guint8 *) call->workspace + constants->offsets[i];
       if (i < 2)
         ortrain_cuda_conv_finish (call, &shape, call->inputs[i], NULL, operands[i], FALSE);
@@ -209,7 +188,7 @@ run_plan (const OrtrainKernelCall *call, const void *bias, void *result)
       addresses[2] = (void *) bias;
       addresses[3] = operands[2];
     }
-  return ortrain_dnn_run (constants->plan, call, addresses, call->workspace) ? operands[2] : NULL;
+  return ortrain_dnn_run (constants->plan.plan, call, addresses, call->workspace) ? operands[2] : NULL;
 }
 
 static void
@@ -219,22 +198,22 @@ run_conv (const OrtrainKernelCall *call)
   const OrtrainCudaConv *conv = &constants->conv;
   const void *bias = constants->has_bias ? call->inputs[2] : NULL;
   const void *result = NULL;
-  if (constants->plan != NULL)
-    result = run_plan (call, constants->bias_in_plan ? bias : NULL, call->outputs[0]);
+  if (constants->plan.plan != NULL)
+    result = run_plan (call, constants->plan.adds_bias ? bias : NULL, call->outputs[0]);
   if (result == NULL)
     {
       (constants->forward ? ortrain_cuda_conv_forward : ortrain_cuda_conv_backward) (
           call, conv, call->inputs[0], call->inputs[1], bias, call->outputs[0]);
       return;
     }
-  if (constants->bias_in_plan || (bias == NULL && result == call->outputs[0]))
+  if (constants->plan.adds_bias || (bias == NULL && result == call->outputs[0]))
     return;
   const gint64 *dims = constants->forward ? conv->small : conv->large;
   const OrtrainCudaConvFinish shape = {
     .n = constants->n_elements[2],
     .plane = dims[0] * dims[1] * dims[2],
     .n_channels = conv->n_groups * (constants->forward ? conv->small_channels : conv->large_channels),
-    .x_dtype = result == call->outputs[0] ? constants->dtypes[2] : ORTRAIN_DTYPE_FLOAT32,
+    .x_dtype = constants->plan.dtypes[2],
     .y_dtype = constants->dtypes[2],
     .bias_dtype = conv->bias_dtype,
   };
@@ -253,8 +232,8 @@ prepare_grad_weight (OrtrainKernelSetup *setup, GError **error)
   setup->can_accumulate = 1;
   if (!find_plan (setup, constants, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, error))
     return FALSE;
-  if (constants->plan != NULL && weights->dtype == ORTRAIN_DTYPE_FLOAT32)
-    constants->offsets[2] = reserve (setup, weights->n_elements);
+  if (constants->plan.plan != NULL && !converts (constants, 2) && weights->dtype == ORTRAIN_DTYPE_FLOAT32)
+    constants->offsets[2] = reserve (setup, weights->n_elements, weights->dtype);
   return TRUE;
 }
 
@@ -266,7 +245,7 @@ run_grad_weight (const OrtrainKernelCall *call)
   const gboolean is_float = constants->dtypes[2] == ORTRAIN_DTYPE_FLOAT32;
   const void *result = NULL;
   /* a sum in 16 bits, which no plan asks for: to round it once needs what cuDNN does not give */
-  if (constants->plan != NULL && (!adds || is_float || constants->is_wide))
+  if (constants->plan.plan != NULL && (!adds || is_float || converts (constants, 2)))
     result =
         run_plan (call, NULL, adds && is_float ? (guint8 *) call->workspace + constants->offsets[2] : call->outputs[0]);
   if (result == NULL)
@@ -275,7 +254,7 @@ run_grad_weight (const OrtrainKernelCall *call)
       return;
     }
   const OrtrainCudaConvFinish shape = { .n = constants->n_elements[2],
-                                        .x_dtype = ORTRAIN_DTYPE_FLOAT32,
+                                        .x_dtype = constants->plan.dtypes[2],
                                         .y_dtype = constants->dtypes[2] };
   if (result != call->outputs[0])
     ortrain_cuda_conv_finish (call, &shape, result, NULL, call->outputs[0], TRUE);

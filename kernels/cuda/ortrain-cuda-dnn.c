@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cuda/ortrain-cuda-choices-private.h"
 #include "cuda/ortrain-cuda-dnn-private.h"
 
 #include <math.h>
@@ -7,9 +8,7 @@
 
 /* Asking cuDNN which engines compute a graph, choosing one, running it. */
 
-#define WORKSPACE_LIMIT ((gsize) 96 << 20)
 #define WORKSPACE_ALIGNMENT 256
-#define TIMED_RUNS 3
 
 typedef struct
 {
@@ -562,18 +561,6 @@ ortrain_dnn_plan (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target, 
   return NULL;
 }
 
-void
-ortrain_dnn_target_init (OrtrainDnnTarget *target, const OrtrainKernelSetup *setup)
-{
-  const OrtrainCudaProvider *provider = (const OrtrainCudaProvider *) setup->provider;
-  *target = (OrtrainDnnTarget){ .device = provider->identity,
-                                .allow_tf32 = provider->options.allow_tf32,
-                                .search = provider->options.conv_algo_search,
-                                .workspace_limit = WORKSPACE_LIMIT };
-  if (provider->options.memory_limit != 0)
-    target->workspace_limit = MIN (target->workspace_limit, (gsize) provider->options.memory_limit / 8);
-}
-
 /* Never nothing, and with room to align it: a call's workspace is aligned to less than libraries like. */
 gsize
 ortrain_dnn_plan_get_workspace_bytes (const OrtrainDnnPlan *self)
@@ -680,31 +667,21 @@ make_execution (const OrtrainCudnn *api, OrtrainDnnPlan *self, guint place, GErr
   return NULL;
 }
 
-/* Milliseconds of the fastest run; infinite where it fails. */
-static double
-measure (const OrtrainCudnn *api, OrtrainDnnPlan *self, cudnnBackendDescriptor_t execution,
-         const OrtrainKernelCall *call, void *const *addresses, gpointer workspace)
+typedef struct
 {
-  cudaStream_t stream = ortrain_cuda_get_stream (call)->stream;
-  cudaEvent_t begin = NULL, end = NULL;
-  double best = INFINITY;
-  gboolean ok =
-      cudaEventCreateWithFlags (&begin, 0) == cudaSuccess && cudaEventCreateWithFlags (&end, 0) == cudaSuccess;
-  for (guint i = 0; ok && i <= TIMED_RUNS; i++)
-    {
-      float milliseconds = INFINITY;
-      ok = cudaEventRecord (begin, stream) == cudaSuccess &&
-           execute (api, self, execution, call, addresses, workspace, NULL) &&
-           cudaEventRecord (end, stream) == cudaSuccess && cudaEventSynchronize (end) == cudaSuccess &&
-           cudaEventElapsedTime (&milliseconds, begin, end) == cudaSuccess;
-      if (ok && i > 0) /* the first one warms up */
-        best = MIN (best, milliseconds);
-    }
-  if (begin != NULL)
-    cudaEventDestroy (begin);
-  if (end != NULL)
-    cudaEventDestroy (end);
-  return ok ? best : INFINITY;
+  const OrtrainCudnn *api;
+  OrtrainDnnPlan *plan;
+  cudnnBackendDescriptor_t execution;
+  const OrtrainKernelCall *call;
+  void *const *addresses;
+  gpointer workspace;
+} Execution;
+
+static gboolean
+execute_again (gpointer data)
+{
+  const Execution *self = data;
+  return execute (self->api, self->plan, self->execution, self->call, self->addresses, self->workspace, NULL);
 }
 
 static cudnnBackendDescriptor_t
@@ -717,7 +694,10 @@ search (const OrtrainCudnn *api, OrtrainDnnPlan *self, const OrtrainKernelCall *
   for (guint i = 0; i < self->n_engines; i++)
     {
       cudnnBackendDescriptor_t execution = make_execution (api, self, i, NULL);
-      const double time = execution != NULL ? measure (api, self, execution, call, addresses, workspace) : INFINITY;
+      Execution tried = { api, self, execution, call, addresses, workspace };
+      const double time =
+          execution != NULL ? ortrain_cuda_choices_time (ortrain_cuda_get_stream (call)->stream, execute_again, &tried)
+                            : INFINITY;
       if (time < least)
         {
           least = time;
@@ -725,7 +705,6 @@ search (const OrtrainCudnn *api, OrtrainDnnPlan *self, const OrtrainKernelCall *
           place = i;
         }
     }
-  cudaGetLastError ();
   if (best != NULL)
     ortrain_dnn_cache_write_fastest (self->key, self->settings, place);
   return best;
@@ -739,7 +718,7 @@ make_ready (const OrtrainCudnn *api, OrtrainDnnPlan *self, const OrtrainKernelCa
       self->measures ? ortrain_dnn_cache_read_fastest (self->key, self->settings, self->n_engines) : -1;
   if (fastest >= 0)
     self->execution = make_execution (api, self, (guint) fastest, NULL);
-  if (self->execution == NULL && self->measures)
+  if (self->execution == NULL && self->measures && !ortrain_cuda_get_stream (call)->is_captured)
     self->execution = search (api, self, call, addresses, workspace);
   for (guint i = 0; self->execution == NULL && i < self->n_engines; i++)
     if (self->engines[i].workspace_bytes <= self->workspace_bytes)

@@ -32,6 +32,7 @@ typedef struct
   char *identity;     /* all that a choice of NVIDIA's libraries depends on beside their versions: device and driver */
   guint n_processors; /* multiprocessors */
   guint capability;   /* 90 for 9.0 */
+  guint64 total_memory;
   OrtrainProviderOptions options;
   float *numbers;              /* in the memory of the device: the constants below */
   cudaStream_t clearing;       /* where new memory is cleared */

@@ -491,6 +491,7 @@ static const OrtrainProviderClass cuda_class = {
   .bytes_per_second = 2e12,
   .offload_bytes_per_second = 2.5e10, /* PCIe 4.0, 16 lanes */
   .dlpack_type = 2,                   /* kDLCUDA */
+  .limits_workspaces = TRUE,
   .free_provider = cuda_free_provider,
   .find_kernel = ortrain_cuda_find_kernel,
   .can_fuse = ortrain_cuda_can_fuse,
@@ -537,6 +538,7 @@ ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error
   self->name = g_strdup (properties.name);
   self->n_processors = (guint) MAX (properties.multiProcessorCount, 1);
   self->capability = (guint) (properties.major * 10 + properties.minor);
+  self->total_memory = properties.totalGlobalMem;
   self->options = *options;
   self->is_strict = is_set ("ORTRAIN_CUDA_STRICT");
   self->is_blocking = is_set ("ORTRAIN_CUDA_BLOCKING");

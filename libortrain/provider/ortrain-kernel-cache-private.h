@@ -18,6 +18,7 @@ typedef struct
   gatomicrefcount ref_count;
   GDestroyNotify constants_free;
   OrtrainProvider *provider;
+  guint64 workspace_limit; /* that the provider had */
   OrtrainAttributes *attributes;
   GObject *body;
   OrtrainOperand *operands; /* [n_inputs + n_outputs] */
@@ -40,6 +41,8 @@ void ortrain_kernel_cache_trim (OrtrainKernelCache *self);
 /* Of constants that are not copied: their memory may become that of others. */
 void ortrain_kernel_cache_forget_contents (OrtrainKernelCache *self);
 guint ortrain_kernel_cache_get_size (OrtrainKernelCache *self);
+/* The largest workspace of a kernel of this provider. */
+gsize ortrain_kernel_cache_find_largest_workspace (OrtrainKernelCache *self, const OrtrainProvider *provider);
 
 /* Finds the kernel and prepares it, or finds that this was done before. setup: its inputs, outputs behind inputs in one
  * array; NULL with an error when there is no kernel or it refuses. cache: NULL prepares anew. Long constants have to stay

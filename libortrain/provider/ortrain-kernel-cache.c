@@ -87,8 +87,8 @@ static gboolean
 equal_kernels (gconstpointer a, gconstpointer b)
 {
   const OrtrainPreparedKernel *x = a, *y = b;
-  if (x->kernel != y->kernel || x->provider != y->provider || x->body != y->body || x->n_inputs != y->n_inputs ||
-      x->n_outputs != y->n_outputs)
+  if (x->kernel != y->kernel || x->provider != y->provider || x->workspace_limit != y->workspace_limit ||
+      x->body != y->body || x->n_inputs != y->n_inputs || x->n_outputs != y->n_outputs)
     return FALSE;
   for (guint i = 0; i < x->n_inputs + x->n_outputs; i++)
     if (!same_operand (&x->operands[i], &y->operands[i]))
@@ -139,6 +139,23 @@ ortrain_kernel_cache_get_size (OrtrainKernelCache *self)
   return g_hash_table_size (self->kernels);
 }
 
+gsize
+ortrain_kernel_cache_find_largest_workspace (OrtrainKernelCache *self, const OrtrainProvider *provider)
+{
+  GHashTable *const tables[] = { self->kernels, self->passing };
+  gsize largest = 0;
+  for (guint i = 0; i < G_N_ELEMENTS (tables); i++)
+    {
+      GHashTableIter iter;
+      gpointer key;
+      g_hash_table_iter_init (&iter, tables[i]);
+      while (g_hash_table_iter_next (&iter, &key, NULL))
+        if (((const OrtrainPreparedKernel *) key)->provider == provider)
+          largest = MAX (largest, ((const OrtrainPreparedKernel *) key)->workspace_bytes);
+    }
+  return largest;
+}
+
 static OrtrainPreparedKernel *
 copy_setup (const OrtrainKernelSetup *setup, const OrtrainKernel *kernel, OrtrainProvider *provider)
 {
@@ -147,6 +164,7 @@ copy_setup (const OrtrainKernelSetup *setup, const OrtrainKernel *kernel, Ortrai
   g_atomic_ref_count_init (&self->ref_count);
   self->kernel = kernel;
   self->provider = ortrain_provider_ref (provider);
+  self->workspace_limit = provider->workspace_limit;
   self->attributes = ortrain_attributes_copy (setup->attributes);
   g_set_object (&self->body, setup->body);
   self->n_inputs = setup->n_inputs;
@@ -215,6 +233,7 @@ ortrain_kernel_cache_prepare (OrtrainKernelCache *self, OrtrainProvider *provide
       const OrtrainPreparedKernel key = {
         .kernel = kernel,
         .provider = provider,
+        .workspace_limit = provider->workspace_limit,
         .attributes = (OrtrainAttributes *) setup->attributes,
         .body = setup->body,
         .operands = (OrtrainOperand *) setup->inputs,

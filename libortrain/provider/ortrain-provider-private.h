@@ -36,6 +36,7 @@ typedef struct
   double bytes_per_second; /* of its memory, about: for estimates of time that people read; 0: not known */
   double offload_bytes_per_second; /* about, to where values are offloaded and back: the link to the host, or a disk */
   gint32 dlpack_type, dlpack_id;   /* of its memory, as DLPack has them; type 0: none */
+  gboolean limits_workspaces; /* kernels that choose from several algorithms keep OrtrainProvider.workspace_limit */
 
   void (*free_provider) (OrtrainProvider *self);
 
@@ -89,6 +90,7 @@ struct _OrtrainProvider
   gatomicrefcount ref_count;
   guint64 memory_limit; /* 0: none */
   guint64 allocated;    /* by ortrain_provider_allocate, of the memory of the device; counted where there is a limit */
+  guint64 workspace_limit; /* of each kernel, while a plan is made that has to become smaller; 0: none */
 };
 
 typedef struct

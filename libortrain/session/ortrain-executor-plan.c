@@ -257,13 +257,51 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
   return g_steal_pointer (&found);
 }
 
+/* Of kernels that compute with less workspace, more slowly and perhaps with other last bits: for a plan that exceeds its
+ * limit without. Steps that do not depend on the limit, so that a lower one never takes more. */
+static const guint64 workspace_limits[] = { (guint64) 96 << 20, (guint64) 8 << 20 };
+
+static OrtrainMemoryPlan *
+make_small_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget, gboolean *is_guarded,
+                 GError **error)
+{
+  OrtrainProvider *provider = self->provider;
+  const guint64 limit = provider->memory_limit;
+  g_autoptr (GError) failure = NULL;
+  g_autoptr (OrtrainMemoryPlan) plan = make_plan (self, feeds, budget, is_guarded, &failure);
+  for (guint i = 0; i < G_N_ELEMENTS (workspace_limits) && provider->klass->limits_workspaces; i++)
+    {
+      if (plan != NULL ? limit == 0 || ortrain_memory_plan_get_peak_bytes (plan) <= limit : !is_over_budget (failure))
+        break;
+      if (ortrain_kernel_cache_find_largest_workspace (self->kernels, provider) <= workspace_limits[i])
+        continue;
+      g_autoptr (GError) smaller_failure = NULL;
+      gboolean smaller_guarded;
+      provider->workspace_limit = workspace_limits[i];
+      g_autoptr (OrtrainMemoryPlan) smaller = make_plan (self, feeds, budget, &smaller_guarded, &smaller_failure);
+      provider->workspace_limit = 0;
+      if (smaller != NULL &&
+          (plan == NULL || ortrain_memory_plan_get_peak_bytes (smaller) < ortrain_memory_plan_get_peak_bytes (plan)))
+        {
+          g_set_object (&plan, smaller);
+          *is_guarded = smaller_guarded;
+        }
+      else if (plan == NULL)
+        {
+          g_clear_error (&failure);
+          failure = g_steal_pointer (&smaller_failure);
+        }
+    }
+  return return_plan (g_steal_pointer (&plan), &failure, error);
+}
+
 #define UNTRAINABLE "ortrain-untrainable"
 
 static OrtrainMemoryPlan *
 make_marked_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget, gboolean *is_guarded,
                   GError **error)
 {
-  OrtrainMemoryPlan *plan = make_plan (self, feeds, budget, is_guarded, error);
+  OrtrainMemoryPlan *plan = make_small_plan (self, feeds, budget, is_guarded, error);
   if (plan != NULL && self->untrainable != NULL)
     g_object_set_data_full (G_OBJECT (plan), UNTRAINABLE, g_strdup (self->untrainable), g_free);
   return plan;

@@ -10,7 +10,13 @@
 /* cuDNN's backend: descriptors with strict checks (what is unknown, missing, of another type or not final is refused), three
  * engines for each graph, and execution on the host. */
 
-#define WORKSPACE 4096
+/* Bytes of workspace that the first engine needs; each further one needs half of it. */
+static int64_t
+get_workspace (int64_t engine)
+{
+  const char *text = getenv ("ORTRAIN_FAKE_CUDNN_WORKSPACE");
+  return (text != nullptr ? strtoll (text, nullptr, 10) : 4096) >> engine;
+}
 
 struct OrtrainFakeDnn
 {
@@ -590,7 +596,7 @@ cudnnBackendGetAttribute (cudnnBackendDescriptor_t const descriptor, cudnnBacken
   if (self->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR && name == CUDNN_ATTR_ENGINEHEUR_RESULTS)
     return give_results (self, n_wanted, n, elements);
   if (self->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && name == CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE)
-    return give_int (WORKSPACE >> self->engine, n_wanted, n, elements);
+    return give_int (get_workspace (self->engine), n_wanted, n, elements);
   if (self->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && name == CUDNN_ATTR_ENGINECFG_ENGINE)
     {
       Descriptor *engine = *(Descriptor **) elements;
@@ -629,7 +635,8 @@ cudnnBackendGetAttribute (cudnnBackendDescriptor_t const descriptor, cudnnBacken
       return CUDNN_STATUS_SUCCESS;
     }
   if (self->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)
-    return give_int (WORKSPACE >> self->child (CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine, n_wanted, n, elements);
+    return give_int (get_workspace (self->child (CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine), n_wanted, n,
+                     elements);
   return fail (CUDNN_STATUS_BAD_PARAM, "attribute " + std::to_string (name) + " cannot be read");
 }
 
@@ -735,7 +742,7 @@ cudnnBackendExecute (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnB
     if (given[i] == graph.tensors[i].is_virtual)
       return fail (CUDNN_STATUS_BAD_PARAM, "a tensor has no address");
   graph.workspace = places->get<void *> (CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-  graph.workspace_bytes = (size_t) (WORKSPACE >> config->engine);
+  graph.workspace_bytes = (size_t) get_workspace (config->engine);
   if (graph.workspace == nullptr)
     return fail (CUDNN_STATUS_BAD_PARAM, "there is no workspace");
   FakeGraph *kept = keep (config, std::move (graph));

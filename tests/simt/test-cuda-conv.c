@@ -119,6 +119,88 @@ test_float64 (void)
     g_assert_cmpuint (ortrain_fake_cuda_count_launches ("conv-weights"), >, before);
 }
 
+typedef struct
+{
+  gint64 dy[4], x[4], w[4];
+} WeightShape;
+
+static OrtrainTensor *
+make_shape (const gint64 *dims)
+{
+  const gint64 n = 4;
+  g_autoptr (GError) error = NULL;
+  OrtrainTensor *shape = ortrain_tensor_new (ORTRAIN_DTYPE_INT64, &n, 1, &error);
+  g_assert_no_error (error);
+  memcpy (ortrain_tensor_peek_writable (shape), dims, 4 * sizeof *dims);
+  return shape;
+}
+
+static void
+init_grad_weight (KernelRun *run, const WeightShape *s, OrtrainDType dtype, OrtrainDType result)
+{
+  kernel_run_init (run, "org.ortrain", "ConvGradWeight");
+  kernel_run_add_input (run, kernel_random (dtype, s->dy, 4, 1, 1));
+  kernel_run_add_input (run, kernel_random (dtype, s->x, 4, 1, 2));
+  kernel_run_add_input (run, make_shape (s->w));
+  kernel_run_add_output (run, result, s->w, 4);
+}
+
+/* The gradient of weights in float32 from operands in bfloat16: the library computes it in bfloat16, without a copy of the
+ * operands, and one kernel widens it, and adds it to what is there. */
+static void
+test_narrow_weights (void)
+{
+  static const WeightShape shapes[] = {
+    { { 2, 4, 5, 4 }, { 2, 2, 6, 5 }, { 4, 2, 2, 2 } }, /* a multiple of 8 weights, and none */
+    { { 1, 3, 4, 4 }, { 1, 1, 6, 6 }, { 3, 1, 3, 3 } },
+  };
+  static const char *const plain[] = { "conv-weights", "conv-finish", "conv-widen", "dnn" };
+  g_autoptr (GError) error = NULL;
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (OrtrainProvider) cuda = ortrain_provider_open ("cuda", &options, &error);
+  g_assert_no_error (error);
+  for (guint s = 0; s < G_N_ELEMENTS (shapes); s++)
+    for (guint accumulates = 0; accumulates < 2; accumulates++)
+      {
+        KernelRun ours, right;
+        guint64 before[4];
+        init_grad_weight (&ours, &shapes[s], ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT32);
+        init_grad_weight (&right, &shapes[s], ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT32);
+        for (guint i = 0; i < 2; i++)
+          {
+            g_clear_object (&right.inputs[i]);
+            right.inputs[i] = ortrain_tensor_cast (ours.inputs[i], ORTRAIN_DTYPE_FLOAT32, NULL);
+            g_assert_nonnull (right.inputs[i]);
+          }
+        ours.provider = cuda;
+        ours.accumulates = accumulates;
+        const gint64 n = ortrain_tensor_get_n_elements (ours.outputs[0]);
+        float *found = ortrain_tensor_peek_writable (ours.outputs[0]);
+        for (gint64 i = 0; i < n && accumulates; i++)
+          found[i] = 1;
+        for (guint i = 0; i < 4; i++)
+          before[i] = ortrain_fake_cuda_count_launches (plain[i]);
+        kernel_run (&ours);
+        kernel_run (&right);
+        const float *want = ortrain_tensor_peek (right.outputs[0]);
+        found = ortrain_tensor_peek_writable (ours.outputs[0]);
+        for (gint64 i = 0; i < n; i++)
+          g_assert_cmpfloat_with_epsilon (found[i] - (accumulates ? 1 : 0), want[i], fabs (want[i]) * 0x1p-8 + 1e-5);
+        if (ortrain_fake_cuda_is_in_use ())
+          {
+            guint64 runs[4];
+            for (guint i = 0; i < 4; i++)
+              runs[i] = ortrain_fake_cuda_count_launches (plain[i]) - before[i];
+            g_assert_cmpuint (runs[0], ==, 0);
+            g_assert_cmpuint (runs[1], ==, s == 0 ? 0 : 1);
+            g_assert_cmpuint (runs[2], ==, s == 0 ? 1 : 0);
+            g_assert_cmpuint (runs[3], ==, 1);
+          }
+        kernel_run_clear (&ours);
+        kernel_run_clear (&right);
+      }
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -126,5 +208,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/cuda-conv/kernels", test_conv);
   g_test_add_func ("/cuda-conv/library", test_library);
   g_test_add_func ("/cuda-conv/float64", test_float64);
+  g_test_add_func ("/cuda-conv/narrow-weights", test_narrow_weights);
   return g_test_run ();
 }

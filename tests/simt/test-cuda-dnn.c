@@ -68,6 +68,91 @@ damage_cache (void)
     }
 }
 
+typedef struct
+{
+  const char *memory; /* of the device */
+  guint64 limit;      /* of the session */
+  gsize expected;     /* of workspace, in MiB */
+} WorkspaceCase;
+
+/* Engines of 16, 8 and 4 MiB, of which the first that the session has room for is taken. */
+static void
+test_workspace (void)
+{
+  static const WorkspaceCase workspaces[] = {
+    { NULL, 0, 16 },
+    { "67108864", 0, 8 },
+    { NULL, 64 << 20, 8 },
+    { NULL, 32 << 20, 0 }, /* the last one uses tensor cores, which float32 does not: a plain kernel */
+  };
+  const gint64 x[] = { 1, 6, 6, 5 }, w[] = { 3, 6, 2, 2 }, y[] = { 1, 3, 5, 4 };
+  if (!is_emulated ())
+    {
+      g_test_skip ("only the emulated cuDNN can be told what its engines need");
+      return;
+    }
+  g_setenv ("ORTRAIN_FAKE_CUDNN_WORKSPACE", "16777216", TRUE);
+  for (guint i = 0; i < G_N_ELEMENTS (workspaces); i++)
+    {
+      const WorkspaceCase *c = &workspaces[i];
+      g_autoptr (GError) error = NULL;
+      const OrtrainProviderOptions options = { .n_threads = 1, .memory_limit = c->limit };
+      if (c->memory != NULL)
+        g_setenv ("ORTRAIN_FAKE_CUDA_MEMORY", c->memory, TRUE);
+      g_autoptr (OrtrainProvider) cuda = ortrain_provider_open ("cuda", &options, &error);
+      g_unsetenv ("ORTRAIN_FAKE_CUDA_MEMORY");
+      g_assert_no_error (error);
+      KernelRun run;
+      kernel_run_init (&run, "", "Conv");
+      run.provider = cuda;
+      kernel_run_add_input (&run, kernel_random (ORTRAIN_DTYPE_FLOAT32, x, 4, 1, 1));
+      kernel_run_add_input (&run, kernel_random (ORTRAIN_DTYPE_FLOAT32, w, 4, 1, 2));
+      kernel_run_add_output (&run, ORTRAIN_DTYPE_FLOAT32, y, 4);
+      kernel_run (&run);
+      g_assert_cmpuint (run.setup.workspace_bytes >> 20, ==, c->expected);
+      kernel_run_clear (&run);
+    }
+  g_unsetenv ("ORTRAIN_FAKE_CUDNN_WORKSPACE");
+}
+
+/* A budget without room for the workspaces is met with smaller ones, and so is a limit of the device's memory. */
+static void
+test_budget (void)
+{
+  g_autoptr (GError) error = NULL;
+  double losses[3];
+  guint64 peaks[3];
+  if (!is_emulated ())
+    {
+      g_test_skip ("only the emulated cuDNN can be told what its engines need");
+      return;
+    }
+  g_setenv ("ORTRAIN_FAKE_CUDNN_WORKSPACE", "16777216", TRUE);
+  g_autoptr (TestModel) model = test_model_load ("cnn");
+  for (guint i = 0; i < 3; i++)
+    {
+      g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+      ortrain_training_options_set_provider (options, "cuda");
+      if (i == 1)
+        ortrain_training_options_set_memory_budget (options, 12 << 20);
+      if (i == 2)
+        ortrain_training_options_set_device_memory_limit (options, 14 << 20);
+      g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model->model, options, &error);
+      g_assert_no_error (error);
+      losses[i] = ortrain_training_session_train_step (session, test_model_feeds (model, 0), &error);
+      g_assert_no_error (error);
+      g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, test_model_feeds (model, 0), &error);
+      g_assert_no_error (error);
+      peaks[i] = ortrain_memory_plan_get_peak_bytes (plan);
+      g_assert_cmpfloat_with_epsilon (losses[i], losses[0], 1e-5);
+    }
+  g_assert_cmpuint (peaks[0], >, 16 << 20);
+  g_assert_cmpuint (peaks[1], >, 8 << 20);
+  g_assert_cmpuint (peaks[1], <=, 12 << 20);
+  g_assert_cmpuint (peaks[2], <=, 14 << 20);
+  g_unsetenv ("ORTRAIN_FAKE_CUDNN_WORKSPACE");
+}
+
 /* A process of its own for each part: what another one has found is in files alone. */
 static void
 run_part (const char *part)
@@ -210,6 +295,8 @@ main (int argc, char *argv[])
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda-dnn/first", test_first);
   g_test_add_func ("/cuda-dnn/refused", test_refused);
+  g_test_add_func ("/cuda-dnn/workspace", test_workspace);
+  g_test_add_func ("/cuda-dnn/budget", test_budget);
   g_test_add_func ("/cuda-dnn/search", test_search);
   g_test_add_data_func ("/cuda-dnn/session/cnn", "cnn", test_session);
   g_test_add_data_func ("/cuda-dnn/session/mlp", "mlp", test_session);

@@ -9,8 +9,8 @@
 #include "core/ortrain-errors.h"
 
 #include "folder.h"
+#include "simt/cudnn-library.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 /* The graphs that the provider composes, given to cuDNN itself: its heuristics answer for a GPU that is described in a
@@ -37,22 +37,6 @@ gboolean
 ortrain_cuda_fall_back (const OrtrainKernelSetup *setup, const char *counter, const char *reason, GError **error)
 {
   g_assert_not_reached ();
-}
-
-static gboolean
-has_library (void)
-{
-  g_autoptr (GError) error = NULL;
-  const char *stub = g_getenv ("ORTRAIN_CUDA_STUB");
-  /* cuDNN looks for libcuda.so.1, which is this one's name once it is loaded */
-  if (stub != NULL && dlopen (stub, RTLD_NOW | RTLD_GLOBAL) == NULL)
-    g_test_message ("%s", dlerror ());
-  if (ortrain_cuda_open_cudnn (&error) == NULL)
-    {
-      g_test_skip (error->message);
-      return FALSE;
-    }
-  return TRUE;
 }
 
 static OrtrainDnnPlan *
@@ -123,7 +107,7 @@ test_convolutions (void)
 {
   static const OrtrainDType dtypes[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
   static const char *const shapes[] = { "plain", "strided", "depthwise", "volume", "uneven" };
-  if (!has_library ())
+  if (!cudnn_library_open ())
     return;
   for (guint d = 0; d < G_N_ELEMENTS (dtypes); d++)
     for (guint kind = 0; kind < 3; kind++)
@@ -151,7 +135,7 @@ test_convolutions (void)
 static void
 test_tf32 (void)
 {
-  if (!has_library ())
+  if (!cudnn_library_open ())
     return;
   for (guint kind = 0; kind < 3; kind++)
     {
@@ -202,7 +186,7 @@ test_pools (void)
   static const Shape shapes[] = { STRIDED, VOLUME, UNEVEN };
   static const char *const variants[] = { "averages", "averages with pads", "greatest", "gradient of averages",
                                           "gradient of averages with pads" };
-  if (!has_library ())
+  if (!cudnn_library_open ())
     return;
   for (guint d = 0; d < G_N_ELEMENTS (dtypes); d++)
     for (guint s = 0; s < G_N_ELEMENTS (shapes); s++)
@@ -275,7 +259,7 @@ test_attention (void)
 {
   static const gint64 lengths[] = { 1024, 200 };
   static const gint64 widths[] = { 64, 128 };
-  if (!has_library ())
+  if (!cudnn_library_open ())
     return;
   workspace_limit = (gsize) 2 << 30;
   for (guint variant = 0; variant < 64; variant++)
@@ -361,7 +345,7 @@ test_dropout (void)
 static void
 test_refused (void)
 {
-  if (!has_library ())
+  if (!cudnn_library_open ())
     return;
   const OrtrainCudaAttention attention = make_attention (2, 2, 64, 64, 36, FALSE);
   const OrtrainDnnAttentionShape shape = { 0 };
@@ -399,7 +383,7 @@ static void
 test_remembered (void)
 {
   const char *part = g_getenv ("ORTRAIN_TEST_PART");
-  if (!has_library ())
+  if (!cudnn_library_open ())
     return;
   if (part != NULL)
     {
@@ -450,9 +434,7 @@ int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
-  g_autofree char *path = g_test_build_filename (G_TEST_DIST, "simt", "devices", "h200.json", NULL);
-  if (!g_file_get_contents (path, &device, NULL, NULL))
-    g_error ("Cannot read %s", path);
+  device = cudnn_library_read_device ("h200");
   g_test_add_func ("/cudnn-graphs/convolutions", test_convolutions);
   g_test_add_func ("/cudnn-graphs/tf32", test_tf32);
   g_test_add_func ("/cudnn-graphs/pools", test_pools);

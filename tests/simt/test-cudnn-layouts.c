@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "cuda/ortrain-cuda-library-private.h"
+#include "simt/cudnn-library.h"
 
 #include "core/ortrain-errors.h"
 
-#include <dlfcn.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -20,15 +19,10 @@ static const OrtrainCudnn *api;
 static gboolean
 has_library (void)
 {
-  g_autoptr (GError) error = NULL;
-  const char *stub = g_getenv ("ORTRAIN_CUDA_STUB");
-  /* cuDNN looks for libcuda.so.1, which is this one's name once it is loaded */
-  if (stub != NULL && dlopen (stub, RTLD_NOW | RTLD_GLOBAL) == NULL)
-    g_test_message ("%s", dlerror ());
-  api = ortrain_cuda_open_cudnn (&error);
-  if (api == NULL)
-    g_test_skip (error->message);
-  return api != NULL;
+  if (!cudnn_library_open ())
+    return FALSE;
+  api = ortrain_cuda_open_cudnn (NULL);
+  return TRUE;
 }
 
 /* ---- descriptors, which live as long as the process ---- */
@@ -267,9 +261,7 @@ int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
-  g_autofree char *path = g_test_build_filename (G_TEST_DIST, "simt", "devices", "h200.json", NULL);
-  if (!g_file_get_contents (path, &device, NULL, NULL))
-    g_error ("Cannot read %s", path);
+  device = cudnn_library_read_device ("h200");
   g_test_add_func ("/cudnn-layouts/batch-norm", test_batch_norm);
   g_test_add_func ("/cudnn-layouts/max-pool-grad", test_max_pool_grad);
   return g_test_run ();

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "cuda/ortrain-cuda-library-private.h"
+
+#include <dlfcn.h>
+
+/* cuDNN itself, without a GPU: its heuristics answer for a device that a file describes. */
+
+/* FALSE: the library is missing, and the test is skipped. */
+G_GNUC_UNUSED static gboolean
+cudnn_library_open (void)
+{
+  g_autoptr (GError) error = NULL;
+  const char *stub = g_getenv ("ORTRAIN_CUDA_STUB");
+  /* cuDNN looks for libcuda.so.1, which is this one's name once it is loaded */
+  if (stub != NULL && dlopen (stub, RTLD_NOW | RTLD_GLOBAL) == NULL)
+    g_test_message ("%s", dlerror ());
+  if (ortrain_cuda_open_cudnn (&error) != NULL)
+    return TRUE;
+  g_test_skip (error->message);
+  return FALSE;
+}
+
+/* name: of a file in devices/, without its ending. h200: as the device itself describes it. h100: the same but for what its
+ * data sheet says of memory, clocks and cache. */
+G_GNUC_UNUSED static char *
+cudnn_library_read_device (const char *name)
+{
+  char *json = NULL;
+  g_autofree char *file = g_strconcat (name, ".json", NULL);
+  g_autofree char *path = g_test_build_filename (G_TEST_DIST, "simt", "devices", file, NULL);
+  if (!g_file_get_contents (path, &json, NULL, NULL))
+    g_error ("Cannot read %s", path);
+  return json;
+}
