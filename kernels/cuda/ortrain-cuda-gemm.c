@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-gemm.h"
 
+#include "cuda/ortrain-cuda-choices-private.h"
 #include "cuda/ortrain-cuda-library-private.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The library stores matrices by columns: what we call C [m, n] is its [n, m], so that A and B change places. */
 
 #define WORKSPACE_BYTES_HOPPER ((guint64) 32 << 20)
 #define WORKSPACE_BYTES ((guint64) 4 << 20)
+#define MAX_ALGORITHMS 3 /* that are timed */
+#define MAX_SCRATCH_BYTES ((gsize) 64 << 20)
+
+typedef struct
+{
+  cublasLtMatmulAlgo_t algorithm;
+  gsize workspace_bytes;
+} Algorithm;
 
 struct _OrtrainCudaGemm
 {
@@ -16,8 +26,12 @@ struct _OrtrainCudaGemm
   const OrtrainCublasLt *lt;
   cublasLtMatmulDesc_t desc;
   cublasLtMatrixLayout_t first, second, result; /* of our B, A and C */
-  cublasLtMatmulAlgo_t algorithm;
-  gsize workspace_bytes;
+  Algorithm algorithms[MAX_ALGORITHMS];         /* the library's best first */
+  guint n_algorithms, chosen;
+  gsize workspace_bytes; /* of all of them */
+  gboolean is_timed;     /* or need not be */
+  gsize scratch_at;      /* in the workspace, where products go that are only timed, and change no C; 0: it has none */
+  char *key;             /* all that the choice depends on */
 };
 
 static cudaDataType
@@ -108,66 +122,70 @@ describe (OrtrainCudaGemm *self, const OrtrainCudaProvider *provider)
          make_layout (lt, &self->result, s->result_dtype, s->n, s->m, s->ldc, s->n_batch, s->c_stride);
 }
 
-#define CACHE_KIND "cublaslt"
-
-/* A choice as the disk cache has it: an algorithm may be kept as its bytes, for the same version of the library. */
-typedef struct
-{
-  cublasLtMatmulAlgo_t algorithm;
-  guint64 workspace_bytes; /* little-endian */
-} Remembered;
+#define CACHE_KIND "cublaslt-algorithms"
+#define FASTEST_KIND "cublaslt-fastest"
+#define N_WORDS (sizeof (cublasLtMatmulAlgo_t) / sizeof (gint64))
 
 /* All that the choice depends on. */
 static char *
-make_key (const OrtrainCudaGemm *self, const OrtrainCudaProvider *provider, guint64 most_workspace)
+make_key (const OrtrainCudaGemm *self, const OrtrainCudaProvider *provider, guint64 most_workspace, guint n_wanted)
 {
   const OrtrainCudaGemmShape *s = &self->shape;
 #define NUMBER "%" G_GINT64_FORMAT " "
   return g_strdup_printf ("%" G_GSIZE_FORMAT " %s, %d %d %d %d %d %d %d %d " NUMBER NUMBER NUMBER NUMBER NUMBER NUMBER
-                              NUMBER NUMBER NUMBER NUMBER "%" G_GSIZE_FORMAT " %" G_GUINT64_FORMAT,
+                              NUMBER NUMBER NUMBER NUMBER "%" G_GSIZE_FORMAT " %" G_GUINT64_FORMAT " %u",
                           self->lt->cublasLtGetVersion (), provider->identity, (int) s->dtype, (int) s->result_dtype,
                           (int) get_compute_type (provider, s->dtype), s->trans_a != 0, s->trans_b != 0, (int) s->sums,
                           s->adds_bias != 0, (int) s->gelu, s->m, s->n, s->k, s->lda, s->ldb, s->ldc, s->n_batch,
-                          s->a_stride, s->b_stride, s->c_stride, s->alignment, most_workspace);
+                          s->a_stride, s->b_stride, s->c_stride, s->alignment, most_workspace, n_wanted);
 #undef NUMBER
 }
 
-/* What an earlier process has chosen, if the library still takes it. */
+/* An algorithm may be kept as its bytes, for the same version of the library: those, and its workspace. */
 static gboolean
-find_known (OrtrainCudaGemm *self, const char *key, guint64 most_workspace, cublasLtHandle_t handle)
+find_known (OrtrainCudaGemm *self, guint n_wanted, guint64 most_workspace, cublasLtHandle_t handle)
 {
-  Remembered choice;
-  cublasLtMatmulHeuristicResult_t checked;
-  g_autoptr (GBytes) found = ortrain_cuda_library->disk_cache_lookup (CACHE_KIND, key, strlen (key));
-  if (found == NULL || g_bytes_get_size (found) != sizeof choice)
+  gsize n = 0;
+  g_autofree gint64 *numbers = ortrain_cuda_choices_read (CACHE_KIND, self->key, &n);
+  if (n == 0 || n % (N_WORDS + 1) != 0 || n / (N_WORDS + 1) > n_wanted)
     return FALSE;
-  memcpy (&choice, g_bytes_get_data (found, NULL), sizeof choice);
-  memset (&checked, 0, sizeof checked);
-  const guint64 workspace_bytes = GUINT64_FROM_LE (choice.workspace_bytes);
-  if (self->lt->cublasLtMatmulAlgoCheck (handle, self->desc, self->first, self->second, self->result, self->result,
-                                         &choice.algorithm, &checked) != CUBLAS_STATUS_SUCCESS ||
-      checked.workspaceSize > workspace_bytes || workspace_bytes > most_workspace)
-    return FALSE;
-  self->algorithm = choice.algorithm;
-  self->workspace_bytes = workspace_bytes;
+  for (gsize i = 0; i < n / (N_WORDS + 1); i++)
+    {
+      const gint64 *entry = numbers + i * (N_WORDS + 1);
+      const guint64 bytes = (guint64) entry[N_WORDS];
+      cublasLtMatmulHeuristicResult_t checked;
+      Algorithm *algorithm = &self->algorithms[i];
+      memset (&checked, 0, sizeof checked);
+      memcpy (&algorithm->algorithm, entry, sizeof algorithm->algorithm);
+      if (self->lt->cublasLtMatmulAlgoCheck (handle, self->desc, self->first, self->second, self->result, self->result,
+                                             &algorithm->algorithm, &checked) != CUBLAS_STATUS_SUCCESS ||
+          checked.workspaceSize > bytes || bytes > most_workspace)
+        return FALSE;
+      algorithm->workspace_bytes = bytes;
+    }
+  self->n_algorithms = (guint) (n / (N_WORDS + 1));
   return TRUE;
 }
 
 static void
-keep (const OrtrainCudaGemm *self, const char *key)
+keep (const OrtrainCudaGemm *self)
 {
-  const Remembered choice = { self->algorithm, GUINT64_TO_LE ((guint64) self->workspace_bytes) };
-  g_autoptr (GBytes) contents = g_bytes_new (&choice, sizeof choice);
-  ortrain_cuda_library->disk_cache_store (CACHE_KIND, key, strlen (key), contents);
+  gint64 numbers[MAX_ALGORITHMS * (N_WORDS + 1)];
+  for (guint i = 0; i < self->n_algorithms; i++)
+    {
+      gint64 *entry = numbers + i * (N_WORDS + 1);
+      memcpy (entry, &self->algorithms[i].algorithm, sizeof self->algorithms[i].algorithm);
+      entry[N_WORDS] = (gint64) self->algorithms[i].workspace_bytes;
+    }
+  ortrain_cuda_choices_write (CACHE_KIND, self->key, numbers, self->n_algorithms * (N_WORDS + 1));
 }
 
-/* The library's first choice. Partial sums over k are joined in the type of the sums, through the workspace: their order
- * does not depend on which block ends first. */
+/* What the library suggests. Partial sums over k are joined in the type of the sums, through the workspace: their order does
+ * not depend on which block ends first. */
 static gboolean
-choose (OrtrainCudaGemm *self, const OrtrainCudaProvider *provider, cublasLtHandle_t handle)
+ask (OrtrainCudaGemm *self, guint n_wanted, guint64 most_workspace, cublasLtHandle_t handle)
 {
   const OrtrainCublasLt *lt = self->lt;
-  const guint64 most = provider->capability >= 90 ? WORKSPACE_BYTES_HOPPER : WORKSPACE_BYTES;
   const guint32 alignment = (guint32) (self->shape.alignment != 0 ? self->shape.alignment : ORTRAIN_DEVICE_ALIGNMENT);
   const guint32 scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   static const cublasLtMatmulPreferenceAttributes_t alignments[] = { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
@@ -175,27 +193,57 @@ choose (OrtrainCudaGemm *self, const OrtrainCudaProvider *provider, cublasLtHand
                                                                      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
                                                                      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
   cublasLtMatmulPreference_t preference = NULL;
-  cublasLtMatmulHeuristicResult_t found;
+  cublasLtMatmulHeuristicResult_t found[MAX_ALGORITHMS];
   int n = 0;
-  g_autofree char *key = make_key (self, provider, most);
-  if (find_known (self, key, most, handle))
-    return TRUE;
-  memset (&found, 0, sizeof found);
+  memset (found, 0, sizeof found);
   if (lt->cublasLtMatmulPreferenceCreate (&preference) != CUBLAS_STATUS_SUCCESS)
     return FALSE;
-  lt->cublasLtMatmulPreferenceSetAttribute (preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
+  lt->cublasLtMatmulPreferenceSetAttribute (preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most_workspace,
+                                            sizeof most_workspace);
   lt->cublasLtMatmulPreferenceSetAttribute (preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &scheme,
                                             sizeof scheme);
   for (guint i = 0; i < G_N_ELEMENTS (alignments); i++)
     lt->cublasLtMatmulPreferenceSetAttribute (preference, alignments[i], &alignment, sizeof alignment);
   const cublasStatus_t status = lt->cublasLtMatmulAlgoGetHeuristic (
-      handle, self->desc, self->first, self->second, self->result, self->result, preference, 1, &found, &n);
+      handle, self->desc, self->first, self->second, self->result, self->result, preference, (int) n_wanted, found, &n);
   lt->cublasLtMatmulPreferenceDestroy (preference);
-  self->algorithm = found.algo;
-  self->workspace_bytes = found.workspaceSize;
-  if (status != CUBLAS_STATUS_SUCCESS || n == 0 || found.state != CUBLAS_STATUS_SUCCESS)
-    return FALSE;
-  keep (self, key);
+  for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < MIN (n, (int) n_wanted); i++)
+    if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= most_workspace)
+      self->algorithms[self->n_algorithms++] = (Algorithm){ found[i].algo, found[i].workspaceSize };
+  return self->n_algorithms > 0;
+}
+
+/* From the first element of C to the last one. */
+static gsize
+get_result_bytes (const OrtrainCudaGemmShape *s)
+{
+  return (gsize) ((s->n_batch - 1) * s->c_stride + (s->m - 1) * s->ldc + s->n) *
+         ortrain_cuda_library->dtype_get_size (s->result_dtype);
+}
+
+static gboolean
+choose (OrtrainCudaGemm *self, const OrtrainCudaProvider *provider, cublasLtHandle_t handle)
+{
+  const guint64 most = provider->capability >= 90 ? WORKSPACE_BYTES_HOPPER : WORKSPACE_BYTES;
+  const guint n_wanted = ortrain_cuda_choices_are_timed (provider) ? MAX_ALGORITHMS : 1;
+  self->key = make_key (self, provider, most, n_wanted);
+  if (!find_known (self, n_wanted, most, handle))
+    {
+      if (!ask (self, n_wanted, most, handle))
+        return FALSE;
+      keep (self);
+    }
+  self->is_timed = self->n_algorithms == 1;
+  for (guint i = 0; i < self->n_algorithms; i++)
+    self->workspace_bytes = MAX (self->workspace_bytes, self->algorithms[i].workspace_bytes);
+  /* also where the fastest one is known: plans are the same then */
+  const gsize bytes = get_result_bytes (&self->shape);
+  if (!self->is_timed && self->shape.may_accumulate && bytes <= MAX_SCRATCH_BYTES)
+    {
+      self->scratch_at = (self->workspace_bytes + 255) & ~(gsize) 255;
+      self->scratch_at = MAX (self->scratch_at, 256);
+      self->workspace_bytes = self->scratch_at + bytes;
+    }
   return TRUE;
 }
 
@@ -212,6 +260,7 @@ ortrain_cuda_gemm_free (OrtrainCudaGemm *self)
     self->lt->cublasLtMatrixLayoutDestroy (self->second);
   if (self->result != NULL)
     self->lt->cublasLtMatrixLayoutDestroy (self->result);
+  g_free (self->key);
   g_free (self);
 }
 
@@ -250,6 +299,67 @@ ortrain_cuda_gemm_get_workspace_bytes (const OrtrainCudaGemm *self)
   return self->workspace_bytes;
 }
 
+typedef struct
+{
+  OrtrainCudaGemm *gemm;
+  cublasLtHandle_t handle;
+  const void *alpha, *beta, *a, *b, *c;
+  void *result; /* C */
+  guint8 *workspace;
+  cudaStream_t stream;
+  guint algorithm;
+  cublasStatus_t status;
+} Product;
+
+static gboolean
+multiply (gpointer data)
+{
+  Product *self = data;
+  const OrtrainCudaGemm *gemm = self->gemm;
+  const Algorithm *algorithm = &gemm->algorithms[self->algorithm];
+  self->status =
+      gemm->lt->cublasLtMatmul (self->handle, gemm->desc, self->alpha, self->b, gemm->first, self->a, gemm->second,
+                                self->beta, self->c, gemm->result, self->result, gemm->result, &algorithm->algorithm,
+                                self->workspace, algorithm->workspace_bytes, self->stream);
+  return self->status == CUBLAS_STATUS_SUCCESS;
+}
+
+/* Runs the product with each algorithm, unless it is known which one is the fastest. Where the result depends on what C holds,
+ * it goes elsewhere meanwhile. */
+static void
+find_fastest (Product *product, gboolean keeps_result)
+{
+  OrtrainCudaGemm *self = product->gemm;
+  gint64 names[MAX_ALGORITHMS * N_WORDS];
+  Product tried = *product;
+  double least = INFINITY;
+  for (guint i = 0; i < self->n_algorithms; i++)
+    memcpy (names + i * N_WORDS, &self->algorithms[i].algorithm, sizeof self->algorithms[i].algorithm);
+  const gint known = ortrain_cuda_choices_read_fastest (FASTEST_KIND, self->key, names, N_WORDS, self->n_algorithms);
+  if (known < 0 && keeps_result && self->scratch_at == 0)
+    return;
+  if (known >= 0)
+    self->chosen = (guint) known;
+  else
+    {
+      if (keeps_result)
+        tried.result = product->workspace + self->scratch_at;
+      for (tried.algorithm = 0; tried.algorithm < self->n_algorithms; tried.algorithm++)
+        {
+          const double time = ortrain_cuda_choices_time (product->stream, multiply, &tried);
+          if (time < least)
+            {
+              least = time;
+              self->chosen = tried.algorithm;
+            }
+        }
+      if (least < INFINITY)
+        ortrain_cuda_choices_write_fastest (FASTEST_KIND, self->key, names, N_WORDS, self->chosen);
+    }
+  self->is_timed = TRUE;
+  product->algorithm = self->chosen;
+}
+
 void
 ortrain_cuda_gemm_run (OrtrainCudaGemm *self, const OrtrainKernelCall *call, const void *a, const void *b,
                        const void *bias, void *kept, void *c, OrtrainCudaBeta beta, void *workspace)
@@ -279,10 +389,11 @@ ortrain_cuda_gemm_run (OrtrainCudaGemm *self, const OrtrainKernelCall *call, con
   if (status == CUBLAS_STATUS_SUCCESS && self->shape.gelu != ORTRAIN_CUDA_GELU_NONE)
     status =
         lt->cublasLtMatmulDescSetAttribute (self->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &kept, sizeof kept);
+  Product product = { self, handle, alpha_at, beta_at, a, b, c, c, workspace, stream->stream, self->chosen, status };
+  if (status == CUBLAS_STATUS_SUCCESS && !self->is_timed && !stream->is_captured)
+    find_fastest (&product, beta != ORTRAIN_CUDA_BETA_ZERO);
   if (status == CUBLAS_STATUS_SUCCESS)
-    status =
-        lt->cublasLtMatmul (handle, self->desc, alpha_at, b, self->first, a, self->second, beta_at, c, self->result, c,
-                            self->result, &self->algorithm, workspace, self->workspace_bytes, stream->stream);
-  if (status != CUBLAS_STATUS_SUCCESS)
-    ortrain_cuda_fail (call, "cuBLASLt failed with status %d", (int) status);
+    multiply (&product);
+  if (product.status != CUBLAS_STATUS_SUCCESS)
+    ortrain_cuda_fail (call, "cuBLASLt failed with status %d", (int) product.status);
 }

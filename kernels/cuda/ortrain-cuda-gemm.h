@@ -36,11 +36,12 @@ typedef struct
   gint64 a_stride, b_stride, c_stride; /* from product to product, in elements */
   gsize alignment;                     /* of all matrices of the batch, in bytes; 0: that of operands */
   double alpha;
+  gboolean may_accumulate; /* beta will perhaps never be 0: to time algorithms, the workspace then has room for C */
 } OrtrainCudaGemmShape;
 
 typedef struct _OrtrainCudaGemm OrtrainCudaGemm;
 
-/* For prepare: chooses the algorithm. NULL with PLAN_ERROR_NO_KERNEL where the library has none, DEVICE_ERROR where it is
+/* For prepare: chooses the algorithm, or a few, of which the first run finds the fastest. NULL with PLAN_ERROR_NO_KERNEL where the library has none, DEVICE_ERROR where it is
  * missing. */
 OrtrainCudaGemm *ortrain_cuda_gemm_new (const OrtrainKernelSetup *setup, const OrtrainCudaGemmShape *shape,
                                         GError **error);

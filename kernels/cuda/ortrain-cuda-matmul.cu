@@ -110,6 +110,7 @@ make_gemm (MatMul *self, OrtrainKernelSetup *setup, const OrtrainMatrixProduct *
   shape.a_stride = strides[self->swapped ? 1 : 0];
   shape.b_stride = strides[self->swapped ? 0 : 1];
   shape.adds_bias = self->is_product_with_bias;
+  shape.may_accumulate = setup->n_inputs == 2 && alpha == 1; /* a gradient of a weight does */
   self->gemm = ortrain_cuda_gemm_new (setup, &shape, error);
   if (self->gemm == NULL)
     return FALSE;

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-/* cuBLASLt with one plain algorithm, and its epilogues: matrices are stored by columns, sums are float32 (double for
+/* cuBLASLt with one plain algorithm under several names, and its epilogues: matrices are stored by columns, sums are float32 (double for
  * doubles). It asks for workspace and writes all of it, so that a plan that gives it too little is found. */
 
 #define WORKSPACE ((size_t) 4096)
@@ -19,6 +19,14 @@ static uint64_t
 get_algorithm (void)
 {
   return 0x6f727461 + (uint64_t) ortrain_fake_cuda_get_choices ();
+}
+
+#define N_ALGORITHMS 4 /* that it suggests; all compute the same */
+
+static bool
+is_known (const cublasLtMatmulAlgo_t *algo)
+{
+  return algo->data[0] == get_algorithm () && algo->data[1] < N_ALGORITHMS;
 }
 
 struct OrtrainFakeBlas
@@ -350,10 +358,13 @@ cublasLtMatmulAlgoGetHeuristic (cublasLtHandle_t handle, cublasLtMatmulDesc_t de
   if (!fits (desc, a, b, c, d) || n_wanted < 1 || (sums && getenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS") != nullptr) ||
       (gelu && getenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_GELU") != nullptr))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  results[0] = {};
-  results[0].algo.data[0] = get_algorithm ();
-  results[0].workspaceSize = std::min ((size_t) preference->workspace, WORKSPACE);
-  *n_found = 1;
+  for (int i = 0; i < std::min (n_wanted, N_ALGORITHMS); i++, ++*n_found)
+    {
+      results[i] = {};
+      results[i].algo.data[0] = get_algorithm ();
+      results[i].algo.data[1] = (uint64_t) i;
+      results[i].workspaceSize = std::min ((size_t) preference->workspace, WORKSPACE >> i);
+    }
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -364,9 +375,8 @@ cublasLtMatmulAlgoCheck (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cub
 {
   *result = {};
   result->algo = *algo;
-  result->workspaceSize = WORKSPACE;
-  result->state = fits (desc, a, b, c, d) && algo->data[0] == get_algorithm () ? CUBLAS_STATUS_SUCCESS
-                                                                               : CUBLAS_STATUS_NOT_SUPPORTED;
+  result->workspaceSize = WORKSPACE >> algo->data[1];
+  result->state = fits (desc, a, b, c, d) && is_known (algo) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
   return result->state;
 }
 
@@ -386,7 +396,7 @@ cublasLtMatmul (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *
 {
   if (handle == nullptr || !fits (desc, a_layout, b_layout, c_layout, d_layout))
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (((uintptr_t) workspace & 15) != 0 || algo->data[0] != get_algorithm ())
+  if (((uintptr_t) workspace & 15) != 0 || !is_known (algo))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!is_aligned (a_layout) || !is_aligned (b_layout) || !is_aligned (d_layout))
     ortrain_fake_cuda_count ("product-unaligned");
