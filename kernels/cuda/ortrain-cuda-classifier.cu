@@ -137,6 +137,7 @@ plan_products (Products *products, const Classifier *self, OrtrainKernelSetup *s
   dweight.lda = self->is_swapped ? self->pitch : self->k;
   dweight.ldb = self->is_swapped ? self->k : self->pitch;
   dweight.k = rows;
+  dweight.may_accumulate = TRUE;
   if (!has_output (setup, OUTPUT_DWEIGHT))
     return TRUE;
   dweight.result_dtype = setup->outputs[OUTPUT_DWEIGHT].dtype;
@@ -220,6 +221,8 @@ prepare (OrtrainKernelSetup *setup, GError **error)
   self->weight_at = take (&at, self->copies_weight ? (gsize) k * (gsize) self->weight_pitch * size : 0);
   self->dweight_at = take (&at, self->copies_dweight ? (gsize) k * (gsize) self->dweight_pitch * sizeof (float) : 0);
   self->library_at = at;
+  if (has_output (setup, OUTPUT_DBIAS)) /* in turn with the products */
+    library_bytes = MAX (library_bytes, ortrain_cuda_sum_rows_get_workspace_bytes (self->rows, n, self->dtype));
   setup->workspace_bytes = at + library_bytes;
   if (has_output (setup, OUTPUT_DX) && self->dx_dtype == x->dtype)
     setup->inplace[OUTPUT_DX] = 1 << INPUT_X;
@@ -311,7 +314,8 @@ run_piece (const OrtrainKernelCall *call, const Classes &classes, const Products
     {
       OrtrainAccumulate accumulate = ortrain_cuda_get_accumulate (call, OUTPUT_DBIAS);
       accumulate.always = accumulate.always || row > 0;
-      ortrain_cuda_sum_rows (call, scores, (float *) outputs[OUTPUT_DBIAS], rows, self->n, self->pitch, accumulate);
+      ortrain_cuda_sum_rows (call, scores, outputs[OUTPUT_DBIAS], ORTRAIN_DTYPE_FLOAT32, rows, self->n, self->pitch,
+                             accumulate, library);
     }
   if (products->dweight != NULL)
     {

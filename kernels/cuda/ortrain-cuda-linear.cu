@@ -57,6 +57,7 @@ prepare (OrtrainKernelSetup *setup, GError **error)
       shape.ldc = shape.n;
       shape.n_batch = 1;
       shape.alpha = 1;
+      shape.may_accumulate = TRUE;
       shape.sums = self->is_transposed ? ORTRAIN_CUDA_SUMS_A : ORTRAIN_CUDA_SUMS_B;
       self->gemm = ortrain_cuda_gemm_new (setup, &shape, NULL);
       self->has_sums = self->gemm != NULL;
@@ -71,18 +72,21 @@ prepare (OrtrainKernelSetup *setup, GError **error)
         return FALSE;
       setup->workspace_bytes = ortrain_cuda_gemm_get_workspace_bytes (self->gemm);
     }
+  if (!self->has_sums && self->m > 0) /* behind the product */
+    setup->workspace_bytes =
+        MAX (setup->workspace_bytes, ortrain_cuda_sum_rows_get_workspace_bytes (self->m, self->n, self->dtype));
   /* the library overwrites the sums; the kernel can add to what is there */
   setup->can_accumulate = self->gemm == NULL ? 0 : self->has_sums ? 1 : 3;
   setup->flops = 2.0 * (double) x->n_elements * (double) self->n;
   return TRUE;
 }
 
-template <typename T, typename Result>
+template <typename T>
 static void
 launch_sum (const OrtrainKernelCall *call, const Linear *self)
 {
-  ortrain_cuda_sum_rows (call, (const T *) call->inputs[1], (Result *) call->outputs[1], self->m, self->n, self->n,
-                         ortrain_cuda_get_accumulate (call, 1));
+  ortrain_cuda_sum_rows (call, (const T *) call->inputs[1], call->outputs[1], self->result_dtype, self->m, self->n,
+                         self->n, ortrain_cuda_get_accumulate (call, 1), call->workspace);
 }
 
 static void
@@ -109,11 +113,9 @@ run (const OrtrainKernelCall *call)
   if (self->has_sums || self->m == 0 || self->n == 0)
     return;
   if (self->dtype == ORTRAIN_DTYPE_FLOAT64)
-    launch_sum<double, double> (call, self);
-  else if (self->dtype == self->result_dtype)
-    ORTRAIN_CUDA_FLOATING (self->dtype, T, launch_sum<T, T> (call, self););
+    launch_sum<double> (call, self);
   else
-    ORTRAIN_CUDA_FLOATING (self->dtype, T, launch_sum<T, float> (call, self););
+    ORTRAIN_CUDA_FLOATING (self->dtype, T, launch_sum<T> (call, self););
 }
 
 /* ---- forward ---- */

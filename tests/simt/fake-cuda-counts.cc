@@ -12,7 +12,7 @@
 
 std::mutex fake_cuda_counts_lock;
 OrtrainFakeCudaCounts fake_cuda_counts;
-static std::map<std::string, uint64_t> launches;
+static std::map<std::string, uint64_t> launches, blocks;
 
 OrtrainFakeCudaCounts
 ortrain_fake_cuda_get_counts (void)
@@ -48,6 +48,21 @@ cudaProfilerStop (void)
 {
   ortrain_fake_cuda_count ("profiler-stop");
   return cudaSuccess;
+}
+
+uint64_t
+ortrain_fake_cuda_count_blocks (const char *name)
+{
+  std::lock_guard<std::mutex> guard (fake_cuda_counts_lock);
+  const auto found = blocks.find (name);
+  return found != blocks.end () ? found->second : 0;
+}
+
+void
+fake_cuda_count_blocks (const char *name, uint64_t n)
+{
+  std::lock_guard<std::mutex> guard (fake_cuda_counts_lock);
+  blocks[name] += n;
 }
 
 static char *trace;

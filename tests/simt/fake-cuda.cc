@@ -252,6 +252,7 @@ simt_launch (SimtStream stream, const char *name, dim3 grid, dim3 block, SimtInv
       grid.z > 65535)
     return fake_cuda_report (cudaErrorInvalidValue);
   fake_cuda_note_kernel (*(const void *const *) closure); /* begins with the kernel */
+  fake_cuda_count_blocks (name, (uint64_t) grid.x * grid.y * grid.z);
   auto operation = std::make_shared<Operation> ();
   operation->name = name;
   operation->run = run_grid;

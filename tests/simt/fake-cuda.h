@@ -57,6 +57,8 @@ extern "C"
 
   /* Of launches with this name since the process began. */
   uint64_t ortrain_fake_cuda_count_launches (const char *name);
+  /* Blocks of launches with this name, as they were submitted. */
+  uint64_t ortrain_fake_cuda_count_blocks (const char *name);
   /* Counts something else that libraries do, which is no launch, under a name of its own. */
   void ortrain_fake_cuda_count (const char *name);
   /* ORTRAIN_FAKE_CUDA_CHOICES; 0 if not set. */

@@ -246,11 +246,104 @@ test_gradients (void)
     }
 }
 
+typedef struct
+{
+  Shape shape;
+  gint64 least_blocks, n_ranges; /* 1: one kernel does it all */
+} SumCase;
+
+/* dy has small whole numbers, whose sums are exact in any order; db is added to. Threads and blocks run in several orders. */
+static void
+run_sums (OrtrainProvider *cuda, const SumCase *c, OrtrainDType dtype, OrtrainDType result)
+{
+  static const char *const orders[] = { "forward", "reverse", "shuffled" };
+  const Shape *s = &c->shape;
+  const gint64 x_dims[] = { s->m, s->k }, dy_dims[] = { s->m, s->n }, dw_dims[] = { s->k, s->n };
+  g_autofree double *want = g_new0 (double, s->n);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensor) numbers = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, dy_dims, 2, &error);
+  g_assert_no_error (error);
+  float *values = ortrain_tensor_peek_writable (numbers);
+  for (gint64 r = 0; r < s->m; r++)
+    for (gint64 j = 0; j < s->n; j++)
+      {
+        values[r * s->n + j] = (float) ((r * 31 + j * 17) % 5 - 2);
+        want[j] += (double) values[r * s->n + j];
+      }
+  g_autoptr (OrtrainTensor) dy = ortrain_tensor_cast (numbers, dtype, &error);
+  g_assert_no_error (error);
+  for (guint i = 0; i < (s->m > 10000 ? 1 : G_N_ELEMENTS (orders)); i++)
+    {
+      KernelRun call;
+      const guint64 blocks = ortrain_fake_cuda_count_blocks ("sum-rows");
+      const guint64 ranges = ortrain_fake_cuda_count_launches ("sum-ranges");
+      kernel_run_init (&call, "org.ortrain", "LinearGrad");
+      call.provider = cuda;
+      call.accumulates = 2;
+      kernel_run_add_input (&call, kernel_random (dtype, x_dims, 2, 1, 1));
+      kernel_run_add_input (&call, g_object_ref (dy));
+      kernel_run_add_output (&call, result, dw_dims, 2);
+      kernel_run_add_output (&call, result, &s->n, 1);
+      g_autoptr (OrtrainTensor) ones = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, &s->n, 1, &error);
+      g_assert_no_error (error);
+      for (gint64 j = 0; j < s->n; j++)
+        ((float *) ortrain_tensor_peek_writable (ones))[j] = 1;
+      g_object_unref (call.outputs[1]);
+      call.outputs[1] = ortrain_tensor_cast (ones, result, &error);
+      g_assert_no_error (error);
+      g_setenv ("ORTRAIN_SIMT_ORDER", orders[i], TRUE);
+      kernel_run (&call);
+      for (gint64 j = 0; j < s->n; j++)
+        {
+          const double unit = result == ORTRAIN_DTYPE_BFLOAT16 ? 0x1p-8 : result == ORTRAIN_DTYPE_FLOAT16 ? 0x1p-11 : 0;
+          g_assert_cmpfloat_with_epsilon (ortrain_tensor_get_scalar (call.outputs[1], j), want[j] + 1,
+                                          unit * fabs (want[j] + 1) + 1e-9);
+        }
+      if (ortrain_fake_cuda_is_in_use ())
+        {
+          g_assert_cmpuint (ortrain_fake_cuda_count_blocks ("sum-rows") - blocks, >=, c->least_blocks);
+          g_assert_cmpuint (ortrain_fake_cuda_count_launches ("sum-ranges") - ranges, ==, c->n_ranges > 1);
+        }
+      kernel_run_clear (&call);
+    }
+  g_unsetenv ("ORTRAIN_SIMT_ORDER");
+}
+
+/* Sums of rows where the library has none: by many blocks, whatever the number of columns; rows that do not begin at multiples
+ * of 16 bytes, or of 4. */
+static void
+test_sums (void)
+{
+  static const OrtrainDType dtypes[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
+  static const SumCase cases[] = {
+    { { 1, 1, 1 }, 1, 1 },     { { 64, 1, 768 }, 3, 1 }, { { 65, 1, 768 }, 6, 2 },   { { 1000, 1, 10 }, 16, 2 },
+    { { 777, 1, 33 }, 13, 2 }, { { 130, 1, 24 }, 3, 2 }, { { 300, 1, 1002 }, 5, 2 }, { { 2000, 1, 1 }, 32, 2 },
+  };
+  static const SumCase large = { { 32768, 1, 768 }, 264, 2 }; /* two for each multiprocessor of a GPU with 132 */
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainProvider) cuda = ortrain_provider_open ("cuda", &options, &error);
+  g_assert_no_error (error);
+  if (!ortrain_fake_cuda_is_in_use ())
+    {
+      g_test_skip ("only the emulated cuBLASLt can be told to sum no rows");
+      return;
+    }
+  g_setenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS", "1", TRUE);
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    for (guint d = 0; d < G_N_ELEMENTS (dtypes); d++)
+      for (guint wide = 0; wide < 2; wide++)
+        run_sums (cuda, &cases[i], dtypes[d], wide ? ORTRAIN_DTYPE_FLOAT32 : dtypes[d]);
+  run_sums (cuda, &large, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT32);
+  g_unsetenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS");
+}
+
 int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda-linear/forward", test_forward);
   g_test_add_func ("/cuda-linear/gradients", test_gradients);
+  g_test_add_func ("/cuda-linear/sums", test_sums);
   return g_test_run ();
 }
