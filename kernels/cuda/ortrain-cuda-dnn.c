@@ -9,6 +9,7 @@
 /* Asking cuDNN which engines compute a graph, choosing one, running it. */
 
 #define WORKSPACE_ALIGNMENT 256
+#define SPARE_WORKSPACE ((gsize) 96 << 20) /* at most, for an engine that is hardly ever needed */
 
 typedef struct
 {
@@ -503,7 +504,7 @@ plan_new (const OrtrainCudnn *api, const OrtrainDnnGraph *graph, const OrtrainDn
       else
         least = MIN (least, self->engines[i].workspace_bytes);
     }
-  if (least != G_MAXSIZE)
+  if (least <= SPARE_WORKSPACE)
     self->workspace_bytes = MAX (self->workspace_bytes, least);
   return self;
 }

@@ -140,6 +140,31 @@ test_float16 (void)
     g_assert_cmpuint (plan.dtypes[operand], ==, ORTRAIN_DTYPE_FLOAT32);
 }
 
+/* Exact sums in float32 need no transposes; an engine that is only there in case the first one cannot be made gets no large
+ * workspace. */
+static void
+test_float32 (void)
+{
+  OrtrainCudaProvider provider = { 0 };
+  if (!cudnn_library_open ())
+    return;
+  g_autofree char *json = cudnn_library_read_device ("h200");
+  const OrtrainDnnTarget target = make_target (&provider, json);
+  for (guint i = 0; i < G_N_ELEMENTS (layers); i++)
+    for (guint kind = 0; kind < G_N_ELEMENTS (kinds); kind++)
+      {
+        g_autoptr (GError) refusal = NULL;
+        OrtrainCudaConv conv = make_conv (&layers[i], 256, kind);
+        OrtrainCudaConvPlan plan;
+        conv.large_dtype = conv.small_dtype = conv.weight_dtype = ORTRAIN_DTYPE_FLOAT32;
+        ortrain_cuda_conv_plan (&conv, kinds[kind], FALSE, &target, &plan, &refusal);
+        g_assert_no_error (refusal);
+        g_assert_nonnull (plan.plan);
+        g_assert_false (ortrain_dnn_plan_get_notes (plan.plan, 0) & 1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+        g_assert_cmpuint (ortrain_dnn_plan_get_workspace_bytes (plan.plan), <=, 300 << 20);
+      }
+}
+
 /* A session that may have less of the device's memory has smaller workspaces. */
 static void
 test_limits (void)
@@ -163,6 +188,7 @@ main (int argc, char *argv[])
   g_test_add_data_func ("/cudnn-convolutions/resnet-50/h200", "h200", test_resnet);
   g_test_add_data_func ("/cudnn-convolutions/resnet-50/h100", "h100", test_resnet);
   g_test_add_func ("/cudnn-convolutions/float16", test_float16);
+  g_test_add_func ("/cudnn-convolutions/float32", test_float32);
   g_test_add_func ("/cudnn-convolutions/limits", test_limits);
   return g_test_run ();
 }
