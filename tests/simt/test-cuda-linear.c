@@ -324,9 +324,9 @@ test_sums (void)
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainProvider) cuda = ortrain_provider_open ("cuda", &options, &error);
   g_assert_no_error (error);
-  if (!ortrain_fake_cuda_is_in_use ())
+  if (!ortrain_fake_cuda_is_in_use () || get_n_ways () < 2)
     {
-      g_test_skip ("only the emulated cuBLASLt can be told to sum no rows");
+      g_test_skip ("only the emulated cuBLASLt can be told to sum no rows, and not with a strict provider");
       return;
     }
   g_setenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS", "1", TRUE);

@@ -301,7 +301,7 @@ test_dropout (void)
 {
   static const OrtrainDType dtypes[] = { ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
   static const gint64 lengths[] = { 512, 200 }, widths[] = { 64, 128 };
-  if (!has_library ())
+  if (!cudnn_library_open ())
     return;
   workspace_limit = (gsize) 2 << 30;
   for (guint variant = 0; variant < 128; variant++)
