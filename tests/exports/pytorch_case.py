@@ -22,6 +22,9 @@ NUMBER = "the exporter computed one number from a parameter, which is not traine
 STATE = "the exporter computed in advance what the first step makes of the state 0: the bias of the state has no gradient of that step"
 NORM = "the exporter folded BatchNormalization into the layer before it"
 BUFFER = "the older exporter names buffers as it names parameters"
+ZEROS = "the older exporter writes a parameter of zeros like a buffer of zeros: trainable tells which it is"
+OTHER_TYPE = "the older exporter stored the tied weight once more in another type, where it is trained apart"
+NEAR = "one value before a ReLU lies within the rounding of float32 from 0, where its gradient is there or is not"
 PADDING = "the older exporter does not write which row stands for padding: set_padding_row does it"
 
 
@@ -73,12 +76,21 @@ def build(name, case):
     return module, tuple(x.to(case.dtype) if x.is_floating_point() else x for x in inputs)
 
 
+def train_wide(name, case, target):
+    """The same losses in float64; None where a module cannot."""
+    module, inputs = build(name, case)
+    try:
+        return train(module.double(), [x.double() if x.is_floating_point() else x for x in inputs], target.double(), case.rate)
+    except (RuntimeError, TypeError, ValueError):
+        return None
+
+
 def train(module, inputs, target, rate=RATE):
-    """The losses of six steps of gradient descent, as PyTorch computes them."""
+    """The losses of six steps of gradient descent, as PyTorch computes them, in the type of the target."""
     parameters = [p for p in module.parameters() if p.requires_grad]
     losses = []
     for _ in range(STEPS):
-        loss = ((module(*inputs).float() - target) ** 2).mean()
+        loss = ((module(*inputs).to(target.dtype) - target) ** 2).mean()
         gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         with torch.no_grad():
             for parameter, gradient in zip(parameters, gradients):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Export modules with PyTorch's three exporters, and the losses of PyTorch beside each file.
 
-pytorch_export.py FOLDER [PATTERN…] writes for each module and exporter NAME__EXPORTER.onnx, .npz (in0…, target, losses) and
+pytorch_export.py FOLDER [PATTERN…] writes for each module and exporter NAME__EXPORTER.onnx, .npz (in0…, target, losses, wide: the losses
+in float64, if PyTorch computes them) and
 .json (what the parameters are), or .failed with the words of the exporter. What is there is kept. Each export is a process.
 """
 import contextlib
@@ -18,7 +19,7 @@ import warnings
 import numpy as np
 import torch
 import torch.onnx
-from pytorch_case import EXPORTERS, Case, build, export, train
+from pytorch_case import EXPORTERS, Case, build, export, train, train_wide
 from torch import nn
 
 SECONDS = 900
@@ -40,8 +41,11 @@ def write(name, case, exporter, stem):
     shape = module(*inputs).shape
     module, inputs = build(name, case)
     target = torch.randn(shape, generator=torch.Generator().manual_seed(1))
-    np.savez(f"{stem}.npz", **{f"in{i}": array(x) for i, x in enumerate(inputs)}, target=target.numpy(),
-             losses=np.array(train(module, inputs, target, case.rate)))
+    arrays = {f"in{i}": array(x) for i, x in enumerate(inputs)}
+    losses, wide = train(module, inputs, target, case.rate), train_wide(name, case, target)
+    if wide is not None:
+        arrays["wide"] = np.array(wide)
+    np.savez(f"{stem}.npz", **arrays, target=target.numpy(), losses=np.array(losses))
     pathlib.Path(f"{stem}.json").write_text(json.dumps(description))
     os.rename(f"{stem}.part", f"{stem}.onnx")
 

@@ -4,7 +4,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from pytorch_case import BUFFER, FOLDED, MADE, NORM, NUMBER, REPEATED, Case, flags, integers, uniform, when
+from pytorch_case import BUFFER, FOLDED, MADE, NORM, NUMBER, OTHER_TYPE, REPEATED, ZEROS, Case, flags, integers, uniform, when
 from torch import nn
 
 
@@ -683,7 +683,7 @@ IDIOMS = {
     "capsules": Case(Capsules, (ROWS,)),
     "tied": Case(Tied, (ROWS,),
                  differs=when("the exporter stored the tied weight twice, once transposed: tie () makes one of them", "dyn")),
-    "detach": Case(Detached, (ROWS,), differs="detach () is not written into a file: stop_gradient does it"),
+    "detach": Case(Detached, (ROWS,), differs=when("detach () is not written into a file: stop_gradient does it", "ts", "dyn")),
     "no_grad": Case(lambda: Detached(True), (ROWS,), differs="no_grad () is not written into a file: stop_gradient does it"),
     "batch_statistics": Case(BatchStatistics, (IMAGE,)),
     "normalized_input": Case(Normalized, (IMAGE,)),
@@ -724,9 +724,9 @@ IDIOMS = {
     "argsort_gather": Case(lambda: layers(lambda self, h: h.gather(1, h.argsort(-1))), (ROWS,)),
     "max_values": Case(lambda: layers(lambda self, h: h.view(4, 4, 2).max(-1).values, b=(4, 5)), (ROWS,)),
     "amax_amin": Case(lambda: layers(lambda self, h: torch.stack([h.amax(-1), h.amin(-1)], -1), b=(2, 5)), (ROWS,)),
-    "maximum": Case(lambda: layers(lambda self, h: torch.maximum(h, self.floor) + torch.minimum(h, h.flip(-1)), floor=torch.zeros(8)), (ROWS,)),
+    "maximum": Case(lambda: layers(lambda self, h: torch.maximum(h, self.floor) + torch.minimum(h, h.flip(-1)), floor=torch.zeros(8)), (ROWS,), differs=when(ZEROS, "ts")),
     "triangles": Case(lambda: Apply(lambda self, x: torch.tril(self.w) @ x + torch.triu(self.u, 1) @ x, w=torch.randn(5, 5), u=torch.randn(5, 5)),
-                      (SEQUENCE,)),
+                      (SEQUENCE,), differs=when(FOLDED, "dyn")),
     "one_hot": Case(lambda: Apply(lambda self, i: self.a(F.one_hot(i, 6).float()), a=nn.Linear(6, 4)), (integers(6, 3, 2),)),
     "log_sum_exp": Case(lambda: layers(lambda self, h: torch.logsumexp(h.view(4, 4, 2), -1), b=(4, 5)), (ROWS,)),
     "std_var": Case(lambda: layers(lambda self, h: (h - h.mean(-1, keepdim=True)) / (h.std(-1, keepdim=True) + h.var(-1, keepdim=True, unbiased=False))),
@@ -742,19 +742,19 @@ IDIOMS = {
     "remainder_floor": Case(lambda: layers(lambda self, h: torch.remainder(h, 0.7) + torch.floor(h) + torch.frac(h)), (ROWS,)),
     "scalar_temperature": Case(lambda: layers(lambda self, h: (h / self.temperature).softmax(-1), temperature=torch.tensor(0.7)), (ROWS,)),
     "scalar_mix": Case(lambda: Apply(lambda self, x: self.gamma * sum(w * layer(x) for w, layer in zip(self.weights.softmax(0), (self.a, self.b))),
-                                     a=nn.Linear(6, 4), b=nn.Linear(6, 4), weights=torch.zeros(2), gamma=torch.ones(1)), (ROWS,)),
+                                     a=nn.Linear(6, 4), b=nn.Linear(6, 4), weights=torch.zeros(2), gamma=torch.ones(1)), (ROWS,), differs=when(FOLDED, "ts", "dyn")),
     "bias_only": Case(lambda: Apply(lambda self, x: x + self.bias, bias=torch.zeros(6)), (ROWS,)),
-    "parameter_only": Case(lambda: Apply(lambda self, x: x * 0 + self.table.sum(0), table=torch.randn(3, 6)), (ROWS,)),
+    "parameter_only": Case(lambda: Apply(lambda self, x: x * 0 + self.table.sum(0), table=torch.randn(3, 6)), (ROWS,), differs=when(FOLDED, "dyn")),
     "matmul_parameter": Case(lambda: Apply(lambda self, x: x @ self.w + self.b, w=torch.randn(6, 4) * 0.3, b=torch.zeros(4)), (ROWS,)),
     "baddbmm": Case(lambda: Apply(lambda self, x: torch.baddbmm(self.b, x, self.w.expand(3, -1, -1), beta=0.5, alpha=2.0), w=torch.randn(1, 6, 4) * 0.3,
-                                  b=torch.zeros(1, 5, 4)), (SEQUENCE,)),
+                                  b=torch.zeros(1, 5, 4)), (SEQUENCE,), differs=when(FOLDED, "ts", "dyn")),
     "addmm": Case(lambda: Apply(lambda self, x: torch.addmm(self.b, x, self.w, beta=0.7, alpha=1.3), w=torch.randn(6, 4) * 0.3, b=torch.ones(4)), (ROWS,)),
     "outer_product": Case(lambda: layers(lambda self, h: (h[:, :4, None] * h[:, None, 4:]).flatten(1), b=(16, 5)), (ROWS,)),
     "cdist": Case(lambda: Apply(lambda self, x: torch.cdist(self.a(x), self.codes), a=nn.Linear(6, 4), codes=torch.randn(5, 4)), (ROWS,)),
     "buffer_mask": Case(lambda: layers(lambda self, h: h * self.mask + self.offset, buffer_mask=torch.tensor([1.0, 0, 1, 1, 0, 1, 1, 1]),
-                                       buffer_offset=torch.linspace(0, 1, 8)), (ROWS,)),
+                                       buffer_offset=torch.linspace(0, 1, 8)), (ROWS,), differs=when(BUFFER, "ts")),
     "buffer_matrix": Case(lambda: layers(lambda self, h: h @ self.fixed, buffer_fixed=torch.randn(8, 8, generator=torch.Generator().manual_seed(4))),
-                          (ROWS,)),
+                          (ROWS,), differs=when(BUFFER, "ts")),
     "ones_zeros": Case(lambda: layers(lambda self, h: torch.cat([h, torch.ones(4, 1), torch.zeros_like(h[:, :1])], -1), b=(10, 5)), (ROWS,)),
     "repeat_interleave": Case(lambda: Apply(lambda self, x: self.b(self.a(x).repeat_interleave(2, 1)), a=nn.Linear(6, 8), b=nn.Linear(8, 2)), (SEQUENCE,)),
     "repeat_tile": Case(lambda: layers(lambda self, h: h.repeat(1, 2).tile((1, 1)), b=(16, 5)), (ROWS,)),
@@ -764,8 +764,8 @@ IDIOMS = {
     "unfold_windows": Case(lambda: layers(lambda self, h: h.unfold(1, 4, 2).mean(-1), b=(3, 5)), (ROWS,)),
     "as_real": Case(lambda: layers(lambda self, h: h.view(4, 4, 2).select(-1, 0) - h.view(4, 4, 2).select(-1, 1), b=(4, 5)), (ROWS,)),
     "diagonal": Case(lambda: Apply(lambda self, x: x @ torch.diag(self.d) + torch.diagonal(self.w, 0, 0, 1).sum(), d=torch.ones(6), w=torch.randn(4, 4)),
-                     (ROWS,)),
-    "kron_outer": Case(lambda: Apply(lambda self, x: x @ (self.u.unsqueeze(1) * self.v.unsqueeze(0)), u=torch.randn(6), v=torch.randn(4)), (ROWS,)),
+                     (ROWS,), differs=when(FOLDED, "dyn")),
+    "kron_outer": Case(lambda: Apply(lambda self, x: x @ (self.u.unsqueeze(1) * self.v.unsqueeze(0)), u=torch.randn(6), v=torch.randn(4)), (ROWS,), differs=when(FOLDED, "ts", "dyn")),
     "cross_entropy_inside": Case(lambda: Apply(lambda self, x, i: F.cross_entropy(self.a(x), i, reduction="none").unsqueeze(-1), a=nn.Linear(6, 4)),
                                  (ROWS, integers(4, 4))),
     "bce_inside": Case(lambda: Apply(lambda self, x, t: F.binary_cross_entropy_with_logits(self.a(x), t, reduction="none"), a=nn.Linear(6, 4)),
@@ -777,7 +777,7 @@ IDIOMS = {
     "dropout_train_zero": Case(lambda: nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.0), nn.Linear(8, 5)), (ROWS,), train=True),
     "attention_function": Case(lambda: Apply(lambda self, x: self.o(F.scaled_dot_product_attention(*(z.unsqueeze(1) for z in self.qkv(x).chunk(3, -1)))
                                                                     .squeeze(1)), qkv=nn.Linear(6, 18), o=nn.Linear(6, 4)), (SEQUENCE,)),
-    "half_llama": Case(Llama, (integers(11, 2, 6),), dtype=torch.float16, tolerance=1e-2),
+    "half_llama": Case(Llama, (integers(11, 2, 6),), dtype=torch.float16, tolerance=1e-2, differs=when(OTHER_TYPE, "ts")),
     "brain_mixer": Case(Mixer, (SEQUENCE,), dtype=torch.bfloat16, tolerance=3e-2),
     "half_residual": Case(Residual, (IMAGE,), dtype=torch.float16, tolerance=1e-2),
 }

@@ -22,6 +22,7 @@ EXPORTERS = ("ts", "dyn", "raw")
 STEPS = 6
 AGREE, REFUSED, DIFFER, FAILED = "agree", "refused", "differ", "exporter fails"
 UNEXPLAINED, UNEXPECTED = "no reason", "needless reason"  # it differs, but the case does not say why; it agrees, but the case says why not
+ROUNDING, ROUNDINGS = "rounding decides: PyTorch's own losses in float32 and float64 differ as much", 4
 COLUMNS = (AGREE, REFUSED, DIFFER, FAILED, UNEXPLAINED, UNEXPECTED)
 
 
@@ -49,8 +50,9 @@ def train_file(path, case):
     """What becomes of one file: {"losses": …} or {"error": …}, with PyTorch's losses as "expected"."""
     arrays = dict(np.load(path.with_suffix(".npz")))
     expected = arrays.pop("losses").tolist()
+    wide = arrays.pop("wide", np.array(expected)).tolist()
     try:
-        return {"expected": expected, "losses": train(path, arrays, case)}
+        return {"expected": expected, "wide": wide, "losses": train(path, arrays, case)}
     except Exception as error:
         return {"expected": expected, "error": getattr(error, "message", None) or f"{type(error).__name__}: {error}"}
 
@@ -79,15 +81,18 @@ def train_files(paths, cases):
 
 
 def judge(result, tolerance):
-    """The column of a result, and the words for it."""
+    """The column of a result, the words for it, and a reason that follows from the numbers."""
     if "error" in result:
-        return (DIFFER if result.get("dead") else REFUSED), result["error"]
-    ours, theirs = np.array(result["losses"]), np.array(result["expected"])
-    distance = np.abs(ours - theirs).max() / max(np.abs(theirs).max(), 1e-9)
+        return (DIFFER if result.get("dead") else REFUSED), result["error"], ""
+    ours, theirs, wide = (np.array(result[name]) for name in ("losses", "expected", "wide"))
+    largest = max(np.abs(theirs).max(), 1e-9)
+    distance = np.abs(ours - theirs).max() / largest
     if distance <= tolerance:
-        return AGREE, ""
-    step = int(np.argmax(np.abs(ours - theirs) > tolerance * np.abs(theirs).max()))
-    return DIFFER, f"{distance:.1e} from step {step}: {ours[step]:.7g}, PyTorch has {theirs[step]:.7g}"
+        return AGREE, "", ""
+    step = int(np.argmax(np.abs(ours - theirs) > tolerance * largest))
+    is_rounding = np.all(np.abs(ours - theirs) <= ROUNDINGS * np.maximum.accumulate(np.abs(wide - theirs)) + tolerance * largest)
+    return (DIFFER, f"{distance:.1e} from step {step}: {ours[step]:.7g}, PyTorch has {theirs[step]:.7g}, in float64 {wide[step]:.7g}",
+            ROUNDING if is_rounding else "")
 
 
 def hold_to_reason(verdict, reason):
@@ -114,8 +119,8 @@ def judge_folder(folder, patterns):
         if result is None:
             yield name, exporter, FAILED, first_line(stem.with_suffix(".failed").read_text()), ""
             continue
-        verdict, words = judge(result, cases[name]["tolerance"])
-        reason = "" if result.get("dead") else cases[name]["differs"].get(exporter, "")
+        verdict, words, found = judge(result, cases[name]["tolerance"])
+        reason = "" if result.get("dead") else cases[name]["differs"].get(exporter, "") or found
         yield name, exporter, hold_to_reason(verdict, reason), words, reason
 
 
