@@ -132,12 +132,29 @@ run_apply (const OrtrainKernelCall *call, NormRun *run, OrtrainParallelFunc func
   ortrain_parallel_for (ortrain_cpu_get_pool (call), n, MAX (1, NORM_UNIT / MAX (1, size)), func, run);
 }
 
+static gboolean
+is_wanted (const OrtrainKernelSetup *setup, guint output)
+{
+  return output < setup->n_outputs && setup->outputs[output].dtype != ORTRAIN_DTYPE_UNDEFINED;
+}
+
+static gboolean
+has_statistics (const OrtrainKernelSetup *setup, gboolean mean, gboolean var, GError **error)
+{
+  if ((!mean || setup->inputs[3].dtype != ORTRAIN_DTYPE_UNDEFINED) &&
+      (!var || setup->inputs[4].dtype != ORTRAIN_DTYPE_UNDEFINED))
+    return TRUE;
+  g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "%s: the stored mean or variance is missing",
+               setup->op_type);
+  return FALSE;
+}
+
 /* BatchNormalization (x, scale, bias, mean, var) → y, with stored statistics */
 static gboolean
 inference_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   NormPlan *plan = build_plan (setup, 0, 1, error);
-  if (plan == NULL)
+  if (plan == NULL || !has_statistics (setup, TRUE, TRUE, error))
     return FALSE;
   plan_workspace (setup, plan, FALSE);
   setup->inplace[0] = 1;
@@ -165,7 +182,7 @@ static gboolean
 train_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   NormPlan *plan = build_plan (setup, 0, 1, error);
-  if (plan == NULL)
+  if (plan == NULL || !has_statistics (setup, is_wanted (setup, 1), is_wanted (setup, 2), error))
     return FALSE;
   if (setup->outputs[0].dtype == ORTRAIN_DTYPE_UNDEFINED)
     setup->flops = 5.0 * (double) setup->inputs[0].n_elements;

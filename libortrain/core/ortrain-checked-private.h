@@ -37,7 +37,12 @@ ortrain_checked_is_small (gint64 a)
   return a >= -G_MAXINT32 && a <= G_MAXINT32;
 }
 
-/* The number of elements of a shape (1 for rank 0), FALSE if a dimension is negative or the product overflows. */
+/* More elements than any memory has. Below, what kernels add to a number of elements or multiply it with (sizes of tiles and of
+ * types) does not overflow. */
+#define ORTRAIN_MAX_ELEMENTS ((gint64) 1 << 56)
+
+/* The number of elements of a shape (1 for rank 0), FALSE if a dimension is negative, or the product of those that are not 0 is
+ * above ORTRAIN_MAX_ELEMENTS: kernels multiply the dimensions of tensors without elements, too. */
 static inline gboolean
 ortrain_checked_n_elements (const gint64 *dims, gsize rank, gint64 *n_elements)
 {
@@ -53,7 +58,7 @@ ortrain_checked_n_elements (const gint64 *dims, gsize rank, gint64 *n_elements)
         return FALSE;
     }
   *n_elements = zero ? 0 : n;
-  return TRUE;
+  return n <= ORTRAIN_MAX_ELEMENTS;
 }
 
 /* Round up to a multiple of a power of two. FALSE on overflow. */

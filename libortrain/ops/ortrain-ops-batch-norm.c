@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-body-private.h"
+#include "ops/ortrain-op-check-private.h"
 #include "ops/ortrain-ops-normalization-private.h"
 #include "ops/ortrain-ops-pointwise-private.h"
 #include "ops/ortrain-zero-sums-private.h"
@@ -26,6 +27,8 @@ upgrade_batch_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
     training |= node->outputs->pdata[k] != NULL;
   if (!training)
     return TRUE;
+  if (!ortrain_op_check_present (node, 5, error)) /* ours may be without statistics, a file's may not */
+    return FALSE;
   for (guint k = 3; k < node->outputs->len; k++)
     {
       OrtrainValue *saved = node->outputs->pdata[k];
@@ -72,6 +75,10 @@ infer_batch_norm (OrtrainInferContext *ctx, GError **error)
               "input %u has %" G_GINT64_FORMAT " element%s, but input 0 has %" G_GINT64_FORMAT " channel%s", i, b.value,
               ortrain_text_plural ((guint64) b.value), a.value, ortrain_text_plural ((guint64) a.value));
       }
+  for (guint k = 1; k <= 2; k++)
+    if (!ortrain_infer_has_input (ctx, k + 2) &&
+        (ctx->node->op->optional_inputs == 0 || ortrain_infer_wants_output (ctx, k)))
+      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY, "input %u is missing", k + 2);
   if (ortrain_infer_wants_output (ctx, 0))
     ortrain_infer_set_like (ctx, 0, 0);
   for (guint k = 1; k < ortrain_infer_get_n_outputs (ctx); k++)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "common/ortrain-integer-log.h"
 #include "op-harness.h"
 
 /* Reductions against sums written out in double, over every set of axes; gradients against differences. */
@@ -338,6 +339,18 @@ test_long_cum_prod_gradient (void)
     }
 }
 
+/* What is no integer: the ends of the range, without a conversion that C does not define. */
+static void
+test_integer_log (void)
+{
+  g_assert_cmpint (ortrain_integer_log (8), ==, 2);
+  g_assert_cmpint (ortrain_integer_log (1e300), ==, 690);
+  g_assert_cmpint (ortrain_integer_log (INFINITY), ==, G_MAXINT64);
+  g_assert_cmpint (ortrain_integer_log (0), ==, G_MININT64);
+  g_assert_cmpint (ortrain_integer_log (-INFINITY), ==, G_MININT64);
+  g_assert_cmpint (ortrain_integer_log (NAN), ==, G_MININT64);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -349,5 +362,6 @@ main (int argc, char **argv)
   g_test_add_func ("/ops/reduction/cum-sum", test_cum_sum);
   g_test_add_func ("/ops/reduction/cum-prod-gradient", test_cum_prod_gradient);
   g_test_add_func ("/ops/reduction/long-cum-prod-gradient", test_long_cum_prod_gradient);
+  g_test_add_func ("/ops/reduction/integer-log", test_integer_log);
   return g_test_run ();
 }

@@ -62,11 +62,35 @@ test_taken (void)
     }
 }
 
+/* A training form may be without stored statistics where the library wrote it; a file's may not. */
+static void
+test_missing_statistics (void)
+{
+  static const char *const files[] = {
+    "in x f32 4,2\nweight s f32 2\nweight b f32 2\nconst v f32 2 = 1,1\nout y\nout m\nBatchNormalization x,s,b,,v -> "
+    "y,m training_mode=1",
+    "in x f32 4,2\nweight s f32 2\nweight b f32 2\nconst v f32 2 = 1,1\nout y\nBatchNormalization x,s,b,v, -> y "
+    "training_mode=1",
+    "in x f32 4,2\nweight s f32 2\nweight b f32 2\nconst v f32 2 = 1,1\nout y\nBatchNormalization x,s,b,,v -> y",
+  };
+  static const char *const said[] = { "input 3 is missing", "input 4 is missing", "input 3 is missing" };
+  for (guint i = 0; i < G_N_ELEMENTS (files); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (OrtrainModel) model = model_text_new (files[i], 17, &error);
+      g_autoptr (OrtrainCheckReport) report = model != NULL ? ortrain_model_check (model) : NULL;
+      g_autofree char *told = report != NULL ? ortrain_check_report_to_string (report) : g_strdup (error->message);
+      g_assert_false (report != NULL && ortrain_check_report_get_trainable (report));
+      g_assert_nonnull (strstr (told, said[i]));
+    }
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/refusals/refused", test_refused);
   g_test_add_func ("/refusals/taken", test_taken);
+  g_test_add_func ("/refusals/missing-statistics", test_missing_statistics);
   return g_test_run ();
 }
