@@ -13,6 +13,20 @@ G_STATIC_ASSERT (1 + (MAX_CHUNKS + GROUP_CHUNKS - 1) / GROUP_CHUNKS <= ORTRAIN_C
 #define GRAD_WARPS 8    /* rows that a block has at once */
 #define GRAD_ELEMENTS 8 /* of a row, by one thread of a block */
 
+/* Elements of a row, by one thread of a warp, with which two blocks have registers enough; conversions take some. */
+template <typename T> struct PairElements
+{
+  static const int N = 24;
+};
+template <> struct PairElements<OrtrainHalf>
+{
+  static const int N = 8;
+};
+template <> struct PairElements<OrtrainAny>
+{
+  static const int N = 8;
+};
+
 struct Backward
 {
   OrtrainView<OrtrainAny> scale, mean, inverse; /* mean, inverse: [rows], may be absent */
@@ -103,10 +117,11 @@ add_residual (const Backward &b, gint64 i, float (&values)[V])
     values[j] += addend.at[j];
 }
 
-/* dy, x, dx: [rows, n], dx may be dy. A block has a chunk of rows; its threads have the same columns of each. */
+/* dy, x, dx: [rows, n], dx may be dy. A block has a chunk of rows; its threads have the same columns of each. Two blocks are on a
+ * multiprocessor at a time, as many as there are chunks for, where a thread has few enough columns. */
 template <typename T, int V, int K, bool WARP>
 static __global__ void
-__launch_bounds__ (WARP ? 32 * GRAD_WARPS : 1024, 1)
+__launch_bounds__ (WARP ? 32 * GRAD_WARPS : 1024, WARP &&K *V <= PairElements<T>::N ? 2 : 1)
     norm_grad_held_kernel (Backward b, OrtrainView<T> dy, OrtrainView<T> x, OrtrainView<T> dx, gint64 rows, int n)
 {
   ORTRAIN_CUDA_SHARED (float, scratch, 33);
@@ -363,9 +378,13 @@ template <typename T> struct LaunchBackward
         streamed<V> (ortrain_cuda_grid (call, constants->rows, 1), 512);
         return;
       }
-    ortrain_cuda_launch (call, "norm-grad", (unsigned) constants->chunks, WARP ? dim3 (32 * GRAD_WARPS) : block,
-                         norm_grad_held_kernel<T, V, K, WARP>, backward, dy, x, dx, constants->rows,
-                         (int) constants->n);
+    constexpr int PAIR = PairElements<T>::N, FEW = V > 1 && K * V > PAIR && PAIR > 8 ? PAIR / V : K;
+    void (*kernel) (Backward, OrtrainView<T>, OrtrainView<T>, OrtrainView<T>, gint64, int) =
+        norm_grad_held_kernel<T, V, K, WARP>;
+    if (WARP && FEW < K && constants->n <= PAIR * ORTRAIN_CUDA_WARP)
+      kernel = norm_grad_held_kernel<T, V, FEW, WARP>;
+    ortrain_cuda_launch (call, "norm-grad", (unsigned) constants->chunks, WARP ? dim3 (32 * GRAD_WARPS) : block, kernel,
+                         backward, dy, x, dx, constants->rows, (int) constants->n);
   }
 
   template <int V>
