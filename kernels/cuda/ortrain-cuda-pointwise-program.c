@@ -600,7 +600,7 @@ plan_space (Builder *self, OrtrainPointwisePlan *plan, GError **error)
     return refuse (self, error, "the operands repeat along %u dimensions of %" G_GINT64_FORMAT " elements", m,
                    out->n_elements) != NONE;
   program->n_dims = (guint8) m;
-  program->whole_vectors = m == 1 || dims[m - 1] % 4 == 0;
+  program->whole_vectors = m == 1 || dims[m - 1] % 8 == 0 ? 8 : dims[m - 1] % 4 == 0 ? 4 : 0;
   for (guint d = 1; d < m; d++)
     program->divisors[d] = ortrain_divisor (dims[d]);
 

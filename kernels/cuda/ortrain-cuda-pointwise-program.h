@@ -145,7 +145,7 @@ typedef struct
   gint64 position;                                 /* of element 0, for faults */
   guint32 n_elements;
   guint8 n_instructions, n_inputs, n_dims;
-  guint8 whole_vectors; /* the innermost dimension is a multiple of a vector */
+  guint8 whole_vectors; /* the longest vector that the innermost dimension is a multiple of: 8, 4 or 0 for none */
   OrtrainDivisor divisors[ORTRAIN_POINTWISE_MAX_DIMS];
   guint32 strides[ORTRAIN_POINTWISE_MAX_STRIDED][ORTRAIN_POINTWISE_MAX_DIMS];
   OrtrainPointwiseOperand operands[ORTRAIN_POINTWISE_MAX_OPERANDS];
@@ -161,6 +161,27 @@ typedef struct
   guint n_slots, n_outputs;
   gint64 n_elements, outer, rest; /* outer × rest elements; a launch takes 2^31 at most */
 } OrtrainPointwisePlan;
+
+/* Elements that a thread has at once: 8 where what has 16 bits is then read or written 16 bytes at a time, but not of chains
+ * with so many registers that they fill the shared memory. */
+G_GNUC_UNUSED static guint
+ortrain_pointwise_get_vector (const OrtrainPointwisePlan *plan)
+{
+  const OrtrainPointwiseProgram *program = &plan->program;
+  gboolean has_halves = FALSE;
+  if (plan->wide || plan->rare || plan->n_slots > ORTRAIN_POINTWISE_FEW_SLOTS)
+    return plan->wide ? 2 : 4;
+  for (guint i = 0; i < program->n_inputs + plan->n_outputs; i++)
+    {
+      const OrtrainPointwiseOperand *operand = &program->operands[i];
+      const gboolean is_whole = i >= program->n_inputs || operand->kind == ORTRAIN_POINTWISE_FULL;
+      if (!is_whole && operand->kind == ORTRAIN_POINTWISE_STRIDED && program->whole_vectors < 8)
+        return 4;
+      has_halves = has_halves ||
+                   (is_whole && (operand->dtype == ORTRAIN_DTYPE_FLOAT16 || operand->dtype == ORTRAIN_DTYPE_BFLOAT16));
+    }
+  return has_halves ? 8 : 4;
+}
 
 G_BEGIN_DECLS
 

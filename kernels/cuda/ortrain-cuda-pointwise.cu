@@ -4,9 +4,10 @@
 #include "cuda/ortrain-cuda-pointwise-compute.h"
 #include "cuda/ortrain-cuda-pointwise-program.h"
 
-/* Element-wise operators: an interpreter of programs. A thread has a vector of 16 bytes of each value: the last result in
- * its own registers, what is read later in columns of shared memory, where no two threads of a quarter warp meet in a
- * bank. The most frequent operators alone have the same kernel with the operator known to the compiler. */
+/* Element-wise operators: an interpreter of programs. A thread has a vector of each value: the last result in its own registers,
+ * what is read later in columns of shared memory, in units of 16 bytes, so that no two threads of a quarter warp meet in a
+ * bank. Vectors are one unit, or two where operands in 16 bits are then loads of 16 bytes. The most frequent operators alone
+ * have the same kernel with the operator known to the compiler. */
 
 #define THREADS 128
 
@@ -14,10 +15,40 @@ typedef OrtrainPointwiseProgram Program;
 typedef OrtrainPointwiseInstruction Instruction;
 
 /* R: float or guint64, of a register */
-template <typename R> struct alignas (16) Vector
+template <typename R, int N> struct alignas (16) Vector
 {
-  static const int N = 16 / sizeof (R);
   R at[N];
+};
+
+/* Of a thread: [slots][units of a vector][THREADS], from its own place on. */
+template <typename R, int N> struct Column
+{
+  static const int PER_UNIT = 16 / sizeof (R), UNITS = N / PER_UNIT;
+  typedef OrtrainPack<R, PER_UNIT> Unit;
+  Unit *at;
+
+  __device__ __forceinline__ void
+  read (guint slot, Vector<R, N> &to) const
+  {
+    for (int u = 0; u < UNITS; u++)
+      {
+        const Unit unit = at[(slot * UNITS + u) * THREADS];
+        for (int j = 0; j < PER_UNIT; j++)
+          to.at[u * PER_UNIT + j] = unit.at[j];
+      }
+  }
+
+  __device__ __forceinline__ void
+  write (guint slot, const Vector<R, N> &from) const
+  {
+    for (int u = 0; u < UNITS; u++)
+      {
+        Unit unit;
+        for (int j = 0; j < PER_UNIT; j++)
+          unit.at[j] = from.at[u * PER_UNIT + j];
+        at[(slot * UNITS + u) * THREADS] = unit;
+      }
+  }
 };
 
 /* ---- loading and storing ---- */
@@ -35,29 +66,35 @@ load_one (const void *x, gint64 i, OrtrainDType dtype, float *to)
   *to = dtype == ORTRAIN_DTYPE_BOOL ? (((const guint8 *) x)[i] != 0 ? 1.0f : 0.0f) : ortrain_load_any (x, i, dtype);
 }
 
-/* x: at an address that is a multiple of the vector's size */
+/* x: at an address that is a multiple of the vector's size, or of 16 */
+template <int N>
 static __device__ __forceinline__ void
-load_vector (const void *x, gint64 i, OrtrainDType dtype, Vector<float> &to)
+load_vector (const void *x, gint64 i, OrtrainDType dtype, Vector<float, N> &to)
 {
   if (dtype == ORTRAIN_DTYPE_FLOAT32)
-    to = *(const Vector<float> *) ((const float *) x + i);
+    for (int u = 0; u < N / 4; u++)
+      {
+        const OrtrainPack<float, 4> pack = *(const OrtrainPack<float, 4> *) ((const float *) x + i + 4 * u);
+        for (int v = 0; v < 4; v++)
+          to.at[4 * u + v] = pack.at[v];
+      }
   else if (dtype == ORTRAIN_DTYPE_BOOL)
     {
-      const OrtrainPack<guint8, 4> pack = *(const OrtrainPack<guint8, 4> *) ((const guint8 *) x + i);
-      for (int v = 0; v < 4; v++)
+      const OrtrainPack<guint8, N> pack = *(const OrtrainPack<guint8, N> *) ((const guint8 *) x + i);
+      for (int v = 0; v < N; v++)
         to.at[v] = pack.at[v] != 0 ? 1.0f : 0.0f;
     }
   else
     {
-      const OrtrainPack<guint16, 4> pack = *(const OrtrainPack<guint16, 4> *) ((const guint16 *) x + i);
-      for (int v = 0; v < 4; v++)
+      const OrtrainPack<guint16, N> pack = *(const OrtrainPack<guint16, N> *) ((const guint16 *) x + i);
+      for (int v = 0; v < N; v++)
         to.at[v] = dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_half_to_float (pack.at[v])
                                                   : ortrain_bfloat16_to_float (pack.at[v]);
     }
 }
 
 static __device__ __forceinline__ void
-load_vector (const void *x, gint64 i, OrtrainDType dtype, Vector<guint64> &to)
+load_vector (const void *x, gint64 i, OrtrainDType dtype, Vector<guint64, 2> &to)
 {
   for (int v = 0; v < 2; v++)
     load_one (x, i + v, dtype, &to.at[v]);
@@ -81,30 +118,37 @@ store_one (void *y, gint64 i, OrtrainDType dtype, guint64 value)
     ortrain_cuda_store_integer (y, i, dtype, (gint64) value);
 }
 
+template <int N>
 static __device__ __forceinline__ void
-store_vector (void *y, gint64 i, OrtrainDType dtype, const Vector<float> &value)
+store_vector (void *y, gint64 i, OrtrainDType dtype, const Vector<float, N> &value)
 {
   if (dtype == ORTRAIN_DTYPE_FLOAT32)
-    *(Vector<float> *) ((float *) y + i) = value;
+    for (int u = 0; u < N / 4; u++)
+      {
+        OrtrainPack<float, 4> pack;
+        for (int v = 0; v < 4; v++)
+          pack.at[v] = value.at[4 * u + v];
+        *(OrtrainPack<float, 4> *) ((float *) y + i + 4 * u) = pack;
+      }
   else if (dtype == ORTRAIN_DTYPE_BOOL)
     {
-      OrtrainPack<guint8, 4> pack;
-      for (int v = 0; v < 4; v++)
+      OrtrainPack<guint8, N> pack;
+      for (int v = 0; v < N; v++)
         pack.at[v] = value.at[v] != 0.0f;
-      *(OrtrainPack<guint8, 4> *) ((guint8 *) y + i) = pack;
+      *(OrtrainPack<guint8, N> *) ((guint8 *) y + i) = pack;
     }
   else
     {
-      OrtrainPack<guint16, 4> pack;
-      for (int v = 0; v < 4; v++)
+      OrtrainPack<guint16, N> pack;
+      for (int v = 0; v < N; v++)
         pack.at[v] = dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_float_to_half (value.at[v])
                                                     : ortrain_float_to_bfloat16 (value.at[v]);
-      *(OrtrainPack<guint16, 4> *) ((guint16 *) y + i) = pack;
+      *(OrtrainPack<guint16, N> *) ((guint16 *) y + i) = pack;
     }
 }
 
 static __device__ __forceinline__ void
-store_vector (void *y, gint64 i, OrtrainDType dtype, const Vector<guint64> &value)
+store_vector (void *y, gint64 i, OrtrainDType dtype, const Vector<guint64, 2> &value)
 {
   for (int v = 0; v < 2; v++)
     store_one (y, i + v, dtype, value.at[v]);
@@ -125,11 +169,10 @@ find_element (const Program &p, guint row, guint32 i)
 }
 
 /* Of the elements from i on. whole: none of them is behind the end, and addresses are aligned. */
-template <typename R>
+template <typename R, int N>
 static __device__ __forceinline__ void
-load_input (const Program &p, guint input, guint32 i, bool whole, Vector<R> &to)
+load_input (const Program &p, guint input, guint32 i, bool whole, Vector<R, N> &to)
 {
-  const int N = Vector<R>::N;
   const OrtrainPointwiseOperand operand = p.operands[input];
   const OrtrainDType dtype = (OrtrainDType) operand.dtype;
   const void *x = p.addresses[input];
@@ -148,7 +191,7 @@ load_input (const Program &p, guint input, guint32 i, bool whole, Vector<R> &to)
         for (int v = 0; v < N; v++)
           load_one (x, i + v < last ? i + v : last, dtype, &to.at[v]);
     }
-  else if (whole && p.whole_vectors)
+  else if (whole && p.whole_vectors >= N)
     {
       const guint32 at = find_element (p, operand.strides, i), stride = p.strides[operand.strides][p.n_dims - 1];
       if (stride == 1)
@@ -162,16 +205,15 @@ load_input (const Program &p, guint input, guint32 i, bool whole, Vector<R> &to)
       load_one (x, find_element (p, operand.strides, i + v < last ? i + v : last), dtype, &to.at[v]);
 }
 
-/* column: [n_slots][THREADS], from the thread's own place on */
-template <typename R>
+template <typename R, int N>
 static __device__ __forceinline__ void
-load_operand (const Program &p, guint code, guint32 i, bool whole, const Vector<R> *column, const Vector<R> &last,
-              Vector<R> &to)
+load_operand (const Program &p, guint code, guint32 i, bool whole, const Column<R, N> &column, const Vector<R, N> &last,
+              Vector<R, N> &to)
 {
   if (code == ORTRAIN_POINTWISE_LAST)
     to = last;
   else if (code < ORTRAIN_POINTWISE_INPUT)
-    to = column[code * THREADS];
+    column.read (code, to);
   else if (code < ORTRAIN_POINTWISE_CONSTANT)
     load_input (p, code - ORTRAIN_POINTWISE_INPUT, i, whole, to);
   else if (code != ORTRAIN_POINTWISE_NONE)
@@ -182,7 +224,7 @@ load_operand (const Program &p, guint code, guint32 i, bool whole, const Vector<
         R value;
       } constant;
       constant.bits = p.constants[code - ORTRAIN_POINTWISE_CONSTANT];
-      for (int v = 0; v < Vector<R>::N; v++)
+      for (int v = 0; v < N; v++)
         to.at[v] = constant.value;
     }
 }
@@ -190,26 +232,26 @@ load_operand (const Program &p, guint code, guint32 i, bool whole, const Vector<
 /* ---- the interpreter ---- */
 
 /* n: elements of the vector that count, the first of which has the given position */
-template <int CODE, bool RARE>
+template <int CODE, bool RARE, int N>
 static __device__ __forceinline__ void
-compute (const Instruction &in, const Vector<float> &a, const Vector<float> &b, const Vector<float> &c, gint64 position,
-         int n, const OrtrainFaultPlace &fault, Vector<float> &r)
+compute (const Instruction &in, const Vector<float, N> &a, const Vector<float, N> &b, const Vector<float, N> &c,
+         gint64 position, int n, const OrtrainFaultPlace &fault, Vector<float, N> &r)
 {
   const int code = CODE >= 0 ? CODE : in.code;
   if (code == ORTRAIN_POINTWISE_WHERE)
-    for (int v = 0; v < 4; v++)
+    for (int v = 0; v < N; v++)
       r.at[v] = a.at[v] != 0.0f ? b.at[v] : c.at[v];
   else
-    compute_any_real<float, 4, RARE> (code, in.k0, in.k1, a.at, b.at, r.at);
+    compute_any_real<float, N, RARE> (code, in.k0, in.k1, a.at, b.at, r.at);
   if (in.result == ORTRAIN_DTYPE_BFLOAT16 || in.result == ORTRAIN_DTYPE_FLOAT16)
-    for (int v = 0; v < 4; v++)
+    for (int v = 0; v < N; v++)
       r.at[v] = ortrain_pointwise_round (r.at[v], (OrtrainDType) in.result);
 }
 
 template <int CODE, bool RARE>
 static __device__ __forceinline__ void
-compute (const Instruction &in, const Vector<guint64> &a, const Vector<guint64> &b, const Vector<guint64> &c,
-         gint64 position, int n, const OrtrainFaultPlace &fault, Vector<guint64> &r)
+compute (const Instruction &in, const Vector<guint64, 2> &a, const Vector<guint64, 2> &b, const Vector<guint64, 2> &c,
+         gint64 position, int n, const OrtrainFaultPlace &fault, Vector<guint64, 2> &r)
 {
   const OrtrainDType dtype = (OrtrainDType) in.dtype, result = (OrtrainDType) in.result;
   if (in.code == ORTRAIN_POINTWISE_WHERE)
@@ -268,47 +310,49 @@ compute (const Instruction &in, const Vector<guint64> &a, const Vector<guint64> 
     }
 }
 
-template <typename R>
+template <typename R, int N>
 static __device__ __forceinline__ void
-store_output (const Program &p, guint output, guint32 i, bool whole, const Vector<R> &value)
+store_output (const Program &p, guint output, guint32 i, bool whole, const Vector<R, N> &value)
 {
   const OrtrainDType dtype = (OrtrainDType) p.operands[output].dtype;
   void *y = p.addresses[output];
   if (whole)
     store_vector (y, i, dtype, value);
   else
-    for (int v = 0; v < Vector<R>::N; v++)
+    for (int v = 0; v < N; v++)
       if (i + v < p.n_elements)
         store_one (y, i + v, dtype, value.at[v]);
 }
 
-/* R: of a register. CODE: of the one instruction that there is; -1: a program, with SLOTS registers in shared memory.
- * aligned: addresses of all operands that vectors are read from or written to are multiples of the vector's size */
-template <typename R, int CODE, bool RARE, int SLOTS>
+/* R: of a register, N of a vector. CODE: of the one instruction that there is; -1: a program, with SLOTS registers in shared
+ * memory. aligned: addresses of all operands that vectors are read from or written to are multiples of the vector's size, or
+ * of 16. Three operands of eight need more registers than nvcc gives without being asked, on sm_80. */
+template <typename R, int N, int CODE, bool RARE, int SLOTS>
 static __global__ void
-__launch_bounds__ (THREADS) pointwise_kernel (const Program p, bool aligned, OrtrainFaultPlace fault)
+__launch_bounds__ (THREADS, N == 8 && CODE == ORTRAIN_POINTWISE_WHERE ? 8 : 0)
+    pointwise_kernel (const Program p, bool aligned, OrtrainFaultPlace fault)
 {
-  const int N = Vector<R>::N;
-  ORTRAIN_CUDA_SHARED (Vector<R>, slots, SLOTS * THREADS);
-  Vector<R> *column = slots + threadIdx.x;
+  typedef Column<R, N> Registers;
+  ORTRAIN_CUDA_SHARED (typename Registers::Unit, slots, SLOTS * Registers::UNITS * THREADS);
+  const Registers column = { slots + threadIdx.x };
   const gint64 step = ortrain_cuda_stride () * N;
   for (gint64 first = ortrain_cuda_first () * N; first < p.n_elements; first += step)
     {
       const guint32 i = (guint32) first, left = p.n_elements - i;
       const int n = left < (guint32) N ? (int) left : N;
       const bool whole = aligned && n == N;
-      Vector<R> last = {};
+      Vector<R, N> last = {};
       for (int s = 0; s < (CODE >= 0 ? 1 : p.n_instructions); s++)
         {
           const Instruction in = p.instructions[s];
-          Vector<R> a = {}, b = {}, c = {}, r;
+          Vector<R, N> a = {}, b = {}, c = {}, r;
           load_operand (p, in.a, i, whole, column, last, a);
           load_operand (p, in.b, i, whole, column, last, b);
           if (CODE < 0 || CODE == ORTRAIN_POINTWISE_WHERE)
             load_operand (p, in.c, i, whole, column, last, c);
           compute<CODE, RARE> (in, a, b, c, p.position + i, n, fault, r);
           if (CODE < 0 && in.slot != ORTRAIN_POINTWISE_NONE)
-            column[in.slot * THREADS] = r;
+            column.write (in.slot, r);
           if (in.output != ORTRAIN_POINTWISE_NONE)
             store_output (p, in.output, i, whole, r);
           last = r;
@@ -320,15 +364,14 @@ __launch_bounds__ (THREADS) pointwise_kernel (const Program p, bool aligned, Ort
 
 typedef void (*Kernel) (const Program, bool, OrtrainFaultPlace);
 
+/* Of reals, N in a vector, that is no program of many registers or of rare functions; NULL: it is. */
+template <int N>
 static Kernel
-choose_kernel (const OrtrainPointwisePlan *plan)
+choose_frequent (const OrtrainPointwisePlan *plan)
 {
 #define ALONE(CODE)                                                                                                    \
   case ORTRAIN_POINTWISE_##CODE:                                                                                       \
-    return pointwise_kernel<float, ORTRAIN_POINTWISE_##CODE, false, 1>;
-  if (plan->wide)
-    return plan->rare ? pointwise_kernel<guint64, -1, true, ORTRAIN_POINTWISE_SLOTS>
-                      : pointwise_kernel<guint64, -1, false, ORTRAIN_POINTWISE_SLOTS>;
+    return pointwise_kernel<float, N, ORTRAIN_POINTWISE_##CODE, false, 1>;
   if (plan->program.n_instructions == 1)
     switch (plan->program.instructions[0].code)
       {
@@ -350,10 +393,22 @@ choose_kernel (const OrtrainPointwisePlan *plan)
         break;
       }
 #undef ALONE
-  if (plan->rare)
-    return pointwise_kernel<float, -1, true, ORTRAIN_POINTWISE_SLOTS>;
-  return plan->n_slots <= ORTRAIN_POINTWISE_FEW_SLOTS ? pointwise_kernel<float, -1, false, ORTRAIN_POINTWISE_FEW_SLOTS>
-                                                      : pointwise_kernel<float, -1, false, ORTRAIN_POINTWISE_SLOTS>;
+  return plan->rare || plan->n_slots > ORTRAIN_POINTWISE_FEW_SLOTS
+             ? NULL
+             : pointwise_kernel<float, N, -1, false, ORTRAIN_POINTWISE_FEW_SLOTS>;
+}
+
+static Kernel
+choose_kernel (const OrtrainPointwisePlan *plan, guint vector)
+{
+  if (plan->wide)
+    return plan->rare ? pointwise_kernel<guint64, 2, -1, true, ORTRAIN_POINTWISE_SLOTS>
+                      : pointwise_kernel<guint64, 2, -1, false, ORTRAIN_POINTWISE_SLOTS>;
+  const Kernel frequent = vector == 8 ? choose_frequent<8> (plan) : choose_frequent<4> (plan);
+  if (frequent != NULL)
+    return frequent;
+  return plan->rare ? pointwise_kernel<float, 4, -1, true, ORTRAIN_POINTWISE_SLOTS>
+                    : pointwise_kernel<float, 4, -1, false, ORTRAIN_POINTWISE_SLOTS>;
 }
 
 static gsize
@@ -369,9 +424,9 @@ run_pointwise (const OrtrainKernelCall *call)
   if (plan->n_elements == 0)
     return;
   Program program = plan->program;
-  const guint n_inputs = program.n_inputs, vector = plan->wide ? 2 : 4;
+  const guint n_inputs = program.n_inputs, vector = ortrain_pointwise_get_vector (plan);
   const gint64 rows = plan->n_elements <= G_MAXINT32 ? plan->outer : ((gint64) 1 << 30) / plan->rest & ~(gint64) 7;
-  const Kernel kernel = choose_kernel (plan);
+  const Kernel kernel = choose_kernel (plan, vector);
   for (gint64 row = 0; row < plan->outer; row += rows)
     {
       bool aligned = true;
@@ -387,7 +442,8 @@ run_pointwise (const OrtrainKernelCall *call)
             address = address != NULL ? address + (gsize) program.position * size : NULL;
           else if (strided && address != NULL)
             address += (gsize) row * program.strides[operand->strides][0] * size;
-          if ((output || operand->kind != ORTRAIN_POINTWISE_ONE) && ((gsize) address & (size * vector - 1)) != 0)
+          if ((output || operand->kind != ORTRAIN_POINTWISE_ONE) &&
+              ((gsize) address & (MIN (size * vector, 16) - 1)) != 0)
             aligned = false;
           program.addresses[i] = address;
         }

@@ -2,6 +2,7 @@
 #include "ops/op-harness.h"
 #include "simt/cuda-kernel-check.h"
 #include "simt/cuda-same-bits.h"
+#include "simt/fake-cuda.h"
 
 #include "transform/ortrain-fuse-elementwise-private.h"
 
@@ -502,6 +503,50 @@ test_chains (void)
   ortrain_provider_unref (cuda);
 }
 
+typedef struct
+{
+  OrtrainDType dtype;
+  gint64 x[2], y_columns; /* y is [y_columns], or 1: one number */
+  guint64 blocks;
+} WidthCase;
+
+/* A thread has four elements, and eight of those with 16 bits, unless an operand repeats along rows that eight does not divide. */
+static void
+test_widths (void)
+{
+  static const WidthCase widths[] = {
+    { ORTRAIN_DTYPE_FLOAT32, { 8, 512 }, 512, 8 }, { ORTRAIN_DTYPE_BFLOAT16, { 8, 512 }, 512, 4 },
+    { ORTRAIN_DTYPE_FLOAT16, { 8, 512 }, 1, 4 },   { ORTRAIN_DTYPE_BFLOAT16, { 64, 60 }, 60, 8 },
+    { ORTRAIN_DTYPE_BFLOAT16, { 63, 64 }, 64, 4 }, /* less than four times 1024 */
+  };
+  g_autoptr (OrtrainProvider) cuda = open_cuda ();
+  for (guint i = 0; i < G_N_ELEMENTS (widths); i++)
+    {
+      const WidthCase *c = &widths[i];
+      KernelRun run;
+      kernel_run_init (&run, "", "Add");
+      run.provider = cuda;
+      kernel_run_add_input (&run, kernel_random (c->dtype, c->x, 2, 1, 1));
+      kernel_run_add_input (&run, kernel_random (c->dtype, &c->y_columns, 1, 1, 2));
+      kernel_run_add_output (&run, c->dtype, c->x, 2);
+      const guint64 before = ortrain_fake_cuda_count_blocks ("pointwise");
+      kernel_run (&run);
+      const double unit = c->dtype == ORTRAIN_DTYPE_BFLOAT16  ? 0x1p-8
+                          : c->dtype == ORTRAIN_DTYPE_FLOAT16 ? 0x1p-11
+                                                              : 0x1p-24;
+      for (gint64 k = 0; k < c->x[0] * c->x[1]; k++)
+        {
+          const double sum = ortrain_tensor_get_scalar (run.inputs[0], k) +
+                             ortrain_tensor_get_scalar (run.inputs[1], k % c->x[1] % c->y_columns);
+          g_assert_cmpfloat_with_epsilon (ortrain_tensor_get_scalar (run.outputs[0], k), sum,
+                                          unit * fabs (sum) + 1e-30);
+        }
+      if (ortrain_fake_cuda_is_in_use ())
+        g_assert_cmpuint (ortrain_fake_cuda_count_blocks ("pointwise") - before, ==, c->blocks);
+      kernel_run_clear (&run);
+    }
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -511,5 +556,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/cuda-pointwise/casts", test_casts);
   g_test_add_func ("/cuda-pointwise/choices", test_choices);
   g_test_add_func ("/cuda-pointwise/chains", test_chains);
+  g_test_add_func ("/cuda-pointwise/widths", test_widths);
   return g_test_run ();
 }
