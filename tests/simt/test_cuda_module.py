@@ -73,6 +73,13 @@ class Module(unittest.TestCase):
                 self.assertTrue(any(path.as_posix().endswith("/" + header) for path in read), f"{name}: {header}")
         self.assertEqual(text.count(": #deps"), len(sources))
 
+    def test_exact_families_are_not_contracted(self):
+        """Chains compute the bits of their operators, and conversions those of the CPU, as the host's compiler is told, too."""
+        build = pathlib.Path(module).parents[2]
+        for family in ("batch-norm", "generator", "group-norm", "pointwise", "quantize", "random", "attention-direct"):
+            command = say("ninja", "-C", str(build), "-t", "commands", f"kernels/cuda/ortrain-cuda-{family}.o").splitlines()[-1]
+            self.assertEqual("-fmad=false" in command, family != "attention-direct", family)
+
     def test_exports_one_symbol(self):
         names = [line.split()[-1] for line in say("nm", "-D", "--defined-only", module).splitlines()]
         self.assertEqual([name.split("@")[0] for name in names], ["ortrain_provider_module"])
