@@ -344,7 +344,8 @@ ortrain_op_check_present (OrtrainNode *node, gint n_inputs, GError **error)
   if (node->op->flags & ORTRAIN_OP_CONTROL)
     return TRUE;
   for (gint i = 0; i < n_inputs; i++)
-    if (node->inputs->pdata[i] == NULL && !is_set (node->op->optional_inputs, (guint) i))
+    if (((guint) i >= node->inputs->len || node->inputs->pdata[i] == NULL) &&
+        !is_set (node->op->optional_inputs, (guint) i))
       return fail (node, error, ORTRAIN_GRAPH_ERROR_ARITY, "input %d is missing", i);
   return TRUE;
 }

@@ -72,8 +72,10 @@ test_missing_statistics (void)
     "in x f32 4,2\nweight s f32 2\nweight b f32 2\nconst v f32 2 = 1,1\nout y\nBatchNormalization x,s,b,v, -> y "
     "training_mode=1",
     "in x f32 4,2\nweight s f32 2\nweight b f32 2\nconst v f32 2 = 1,1\nout y\nBatchNormalization x,s,b,,v -> y",
+    "in x f32 4,2\nweight s f32 2\nweight b f32 2\nout y\nBatchNormalization x,s,b -> y training_mode=1",
   };
-  static const char *const said[] = { "input 3 is missing", "input 4 is missing", "input 3 is missing" };
+  static const char *const said[] = { "input 3 is missing", "input 4 is missing", "input 3 is missing",
+                                      "input 3 is missing" };
   for (guint i = 0; i < G_N_ELEMENTS (files); i++)
     {
       g_autoptr (GError) error = NULL;
