@@ -188,7 +188,7 @@ class GpuCheck(Case):
     def test_without_gpu(self):
         done, lines = self.run_it("--only", "none")
         self.assertEqual((done.returncode, [line["passed"] for line in lines]), (1, [False]))
-        self.assertIn("The provider 'cuda' cannot be used: ", done.stderr)
+        self.assertIn("The provider 'cuda' cannot be used: " + lines[0]["says"][0], done.stderr)
         self.assertFalse(lines[0]["emulated"])
 
     # ---- benchmarks ----

@@ -31,6 +31,8 @@ def look_at_devices(words, values, seconds):
     if result["passed"]:
         device = next((device for device in json.JSONDecoder().raw_decode(text)[0] if device["name"] == words.provider), {"reason": "the module is not there"})
         result |= {"passed": device["reason"] is None, "device": device, "date": time.strftime("%Y-%m-%d")}
+        if device["reason"] is not None:
+            result["says"] = [device["reason"]]
     return result
 
 
