@@ -84,7 +84,8 @@ struct OrtrainFakeStream
   int device = 0;
   uint32_t random = 1;
 
-  bool captures = false, invalid = false, has_graphs = false, blocking = false;
+  bool captures = false, invalid = false, blocking = false;
+  std::atomic<bool> has_graphs{ false };
   uint64_t capture = 0; /* number of the last one */
   std::unique_ptr<OrtrainFakeGraph> graph;
 };
