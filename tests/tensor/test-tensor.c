@@ -67,7 +67,8 @@ test_new (void)
     { 1, { 1 }, 17, ORTRAIN_TENSOR_ERROR_SHAPE },
     { 1, { G_MAXINT64, 2 }, 2, ORTRAIN_TENSOR_ERROR_SHAPE },
     { 1, { G_MAXINT64 / 4 + 1 }, 1, ORTRAIN_TENSOR_ERROR_SHAPE },
-    { 1, { G_MAXINT64 / 16 }, 1, ORTRAIN_TENSOR_ERROR_NO_MEMORY },
+    { 1, { G_MAXINT64 / 16 }, 1, ORTRAIN_TENSOR_ERROR_SHAPE },
+    { 1, { G_MAXINT64 / 256 }, 1, ORTRAIN_TENSOR_ERROR_NO_MEMORY },
   };
   for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
     {
