@@ -10,7 +10,7 @@ import time
 
 from . import place
 
-# Seconds for a plan in all; a call on a lent machine ends at 480.
+# Seconds for a plan in all; a call on a remote machine may end at 480.
 DEADLINES = {"first": 470, "second": 270}
 
 

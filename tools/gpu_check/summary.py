@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""What a plan prints last: the reply of a lent machine keeps 12,000 characters."""
+"""What a plan prints last: a remote machine may keep only the last 12,000 characters."""
 import collections
 
 import models_beside
