@@ -6,8 +6,8 @@
 #include <glib.h>
 #include <math.h>
 
-/* The logarithm of an integer reduction, without its fraction. ONNX does not say what it is of a number that is not positive,
- * nor of one that float64 does not hold: here the smallest integer and the largest, on every device. */
+/* The logarithm of an integer reduction, without its fraction. ONNX does not define it for numbers that are not positive, nor
+ * for sums beyond float64: on every device the result is the smallest integer for the first, and the largest for the second. */
 ORTRAIN_FUNCTION gint64
 ortrain_integer_log (double x)
 {

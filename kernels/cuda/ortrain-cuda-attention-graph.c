@@ -198,7 +198,7 @@ ortrain_dnn_compose_attention_grad (OrtrainDnnGraph *graph, const OrtrainCudaAtt
 
   const int dp = add_virtual (&self, self.scores, CUDNN_DATA_FLOAT);
   ortrain_dnn_matmul_of (graph, tensors->dy, tensors->v, dp, tensors->queries, tensors->keys, -1);
-  /* what comes through what is kept, less dots / factor, and the factor of both at last */
+  /* ds = factor · (dp · kept - dots / factor) · p, in which `dots` has been divided by the factor already */
   int ds = shape->has_dropout ? ortrain_dnn_pointwise (graph, CUDNN_POINTWISE_MUL, dp, tensors->kept) : dp;
   ds = ortrain_dnn_pointwise (graph, CUDNN_POINTWISE_SUB, ds, tensors->dots);
   ds = ortrain_dnn_pointwise (graph, CUDNN_POINTWISE_MUL, ds, p);

@@ -13,24 +13,24 @@
  * order of keys; the workspace for that, 2 bytes for each score, has to be below DETERMINISTIC_LIMIT. Else the plain
  * kernels compute.
  *
- * With dropout, cuDNN reads a matrix of what is kept, which is written of a slice of the batch at a time, or of the heads of
- * a sample: few enough that caches hold it, and enough to occupy the device. */
+ * With dropout, cuDNN reads a matrix of ones and zeros: which probabilities are kept. The matrix is written for one slice at a
+ * time, which is some samples of the batch, or some heads of one sample: few enough for the caches, enough to occupy the device. */
 
 #define DETERMINISTIC_LIMIT ((gsize) 2 << 30)
 #define LEAST_VERSION 91800 /* before, gradients read workspace that nobody had written */
 #define MOST_WIDTH 256
-#define KEPT_BYTES ((gint64) 64 << 20) /* of a slice … */
-#define KEPT_WAVES 2                   /* … or as many as occupy all multiprocessors so many times … */
-#define KEPT_MOST ((gint64) 256 << 20) /* … but no more than this */
+#define KEPT_BYTES ((gint64) 64 << 20) /* size of the matrix for a slice, if that gives each multiprocessor work … */
+#define KEPT_WAVES 2                   /* … for this many rounds of thread blocks; else larger … */
+#define KEPT_MOST ((gint64) 256 << 20) /* … up to this size */
 #define KEPT_ROWS 128                  /* queries of a thread block */
-#define ALIGNMENT 16                   /* of what cuDNN reads and writes */
+#define ALIGNMENT 16                   /* bytes: cuDNN's kernels read and write at multiples of it */
 
 typedef struct
 {
   OrtrainCudaAttention attention, again; /* again: writes y to the workspace */
   OrtrainCudaBiasGradient dbias;
   gboolean is_packed;        /* q, k and v are parts of one operand, and their gradients are */
-  guint y_input;             /* of the gradient: the number of y; 0: it is computed again */
+  guint y_input;             /* in the backward pass, the index of the operand y; 0: y is computed again */
   gsize part_bytes;          /* from one part to the next, in the operand */
   OrtrainDType gradients[3]; /* types of dq, dk and dv */
   gsize n_bytes[3];          /* of the outputs */
@@ -260,9 +260,9 @@ write_bias (const OrtrainKernelCall *call, const void *mask)
                                        (gint32 *) (workspace + constants->lengths + find_keys (&constants->attention)));
 }
 
-/* FALSE: there is none behind it. */
+/* Moves to the next slice; FALSE after the last one. */
 static gboolean
-go_on (const AttentionConstants *constants, Slice *slice)
+move_to_next_slice (const AttentionConstants *constants, Slice *slice)
 {
   const OrtrainCudaAttention *attention = &constants->attention;
   slice->head += constants->slice_heads;
@@ -273,7 +273,7 @@ go_on (const AttentionConstants *constants, Slice *slice)
   return slice->batch < attention->batch;
 }
 
-/* Where a slice begins in what it is a part of. size: of an element */
+/* The address of the slice in an operand. size: bytes of an element */
 static void *
 find_part (const void *whole, const OrtrainCudaAttentionSide *side, const Slice *slice, gsize size)
 {
@@ -301,7 +301,7 @@ write_kept (const OrtrainKernelCall *call, const OrtrainCudaAttentionInputs *in,
                                        workspace + constants->kept, (float *) (workspace + constants->factors));
 }
 
-/* Of the tensors that the mask became, and of what dropout keeps. */
+/* Sets the addresses of the bias and lengths that the mask was converted to, and of the matrix and factors of dropout. */
 static void
 place_addends (const OrtrainKernelCall *call, const OrtrainDnnAttentionTensors *tensors, const Slice *slice,
                void **addresses)
@@ -407,7 +407,7 @@ run_forward_slices (const OrtrainKernelCall *call, const OrtrainCudaAttentionInp
       if (!run_forward (call, in, &slice, y, stats))
         return FALSE;
     }
-  while (go_on (call->constants, &slice));
+  while (move_to_next_slice (call->constants, &slice));
   return TRUE;
 }
 
@@ -455,7 +455,7 @@ run_backward_slices (const OrtrainKernelCall *call, const OrtrainCudaAttentionIn
       if (!run_backward (call, in, &slice, gradients))
         return FALSE;
     }
-  while (go_on (constants, &slice));
+  while (move_to_next_slice (constants, &slice));
   if (find_blind (call, &blind))
     ortrain_cuda_attention_backward (call, &blind, in, constants->gradients, gradients,
                                      (OrtrainCudaAttentionRow *) ((guint8 *) call->workspace + constants->rows));
@@ -583,7 +583,7 @@ prepare_backward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operan
       constants->again = attention;
       if (given != NULL && given->dtype == attention.y.dtype && given->n_elements == setup->inputs[0].n_elements)
         constants->y_input = y_input;
-      else /* y is computed again, rows behind each other */
+      else /* y is computed again, in contiguous rows */
         {
           y->pitch = y->width;
           y->head_step = attention.n_queries * y->width;

@@ -42,7 +42,7 @@ ortrain_cuda_choices_are_timed (const OrtrainCudaProvider *provider)
 /* ---- the fastest of several: its place among them, and its name ---- */
 
 static GMutex lock;
-static GHashTable *known; /* of this process: kind and key → place + 1 */
+static GHashTable *known; /* answers that this process has had: kind and key → place + 1 */
 
 static gint
 find_in_process (const char *kind, const char *key)

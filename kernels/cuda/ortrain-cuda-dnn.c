@@ -289,8 +289,9 @@ make_operation (Maker *self, const OrtrainDnnOperation *operation, const cudnnBa
   return descriptor;
 }
 
+/* handle: NULL, where the graph is for a device that is described, not opened */
 static cudnnBackendDescriptor_t
-make_graph (Maker *self, const OrtrainDnnGraph *graph)
+make_graph (Maker *self, const OrtrainDnnGraph *graph, cudnnHandle_t handle)
 {
   cudnnBackendDescriptor_t tensors[ORTRAIN_DNN_MAX_TENSORS], operations[ORTRAIN_DNN_MAX_OPERATIONS];
   for (gint64 i = 0; i < graph->n_tensors; i++)
@@ -299,6 +300,8 @@ make_graph (Maker *self, const OrtrainDnnGraph *graph)
     operations[i] = make_operation (self, &graph->operations[i], tensors);
   cudnnBackendDescriptor_t descriptor = make (self, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   set (self, descriptor, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, graph->n_operations, operations);
+  if (handle != NULL)
+    set (self, descriptor, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
   finalize (self, descriptor, "the graph");
   return descriptor;
 }
@@ -479,7 +482,7 @@ plan_new (const OrtrainCudnn *api, const OrtrainDnnGraph *graph, const OrtrainDn
       self->values[i].f32 = (float) graph->tensors[i].value;
 
   Maker maker = { api, self->descriptors, NULL };
-  self->operations = make_graph (&maker, graph);
+  self->operations = make_graph (&maker, graph, NULL);
   self->remembered = maker.error == NULL && find_known_engines (api, self);
   if (maker.error == NULL && !self->remembered)
     {

@@ -72,7 +72,7 @@ prepare (OrtrainKernelSetup *setup, GError **error)
         return FALSE;
       setup->workspace_bytes = ortrain_cuda_gemm_get_workspace_bytes (self->gemm);
     }
-  if (!self->has_sums && self->m > 0) /* behind the product */
+  if (!self->has_sums && self->m > 0) /* summed after the product */
     setup->workspace_bytes =
         MAX (setup->workspace_bytes, ortrain_cuda_sum_rows_get_workspace_bytes (self->m, self->n, self->dtype));
   /* the library overwrites the sums; the kernel can add to what is there */

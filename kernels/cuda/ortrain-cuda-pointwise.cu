@@ -20,7 +20,7 @@ template <typename R, int N> struct alignas (16) Vector
   R at[N];
 };
 
-/* Of a thread: [slots][units of a vector][THREADS], from its own place on. */
+/* The slots of one thread in shared memory, which is [slots][units of a vector][THREADS]; begins at the thread's own unit. */
 template <typename R, int N> struct Column
 {
   static const int PER_UNIT = 16 / sizeof (R), UNITS = N / PER_UNIT;
@@ -364,7 +364,7 @@ __launch_bounds__ (THREADS, N == 8 && CODE == ORTRAIN_POINTWISE_WHERE ? 8 : 0)
 
 typedef void (*Kernel) (const Program, bool, OrtrainFaultPlace);
 
-/* Of reals, N in a vector, that is no program of many registers or of rare functions; NULL: it is. */
+/* The kernel with N elements in a vector. NULL: the program needs many registers or rare functions. */
 template <int N>
 static Kernel
 choose_frequent (const OrtrainPointwisePlan *plan)

@@ -257,7 +257,7 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
   return g_steal_pointer (&found);
 }
 
-/* Of kernels that compute with less workspace, more slowly and perhaps with other last bits: for a plan that exceeds its
+/* Limits of workspace for kernels that compute with less of it, more slowly and perhaps with other last bits: for a plan that exceeds its
  * limit without. Steps that do not depend on the limit, so that a lower one never takes more. */
 static const guint64 workspace_limits[] = { (guint64) 96 << 20, (guint64) 8 << 20 };
 

@@ -201,7 +201,7 @@ ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, OrtrainFoldBudget *bu
   return TRUE;
 }
 
-/* Of what a constant is made like, the type is all that counts. */
+/* CastLike (constant, like) needs the type of `like` only: it becomes a Cast, which can be folded. */
 static void
 read_type_alone (OrtrainNode *node)
 {

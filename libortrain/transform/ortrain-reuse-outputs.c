@@ -5,21 +5,25 @@
 
 #define MAX_OPERANDS 16
 
-/* Itself, or through views. */
+/* Reads through this many views are followed: of real models two or three, and a file may have a chain of thousands. */
+#define MAX_VIEWS 8
+
+/* Whether the backward pass reads the value, or a view of it. */
 static gboolean
-is_read_backward (const OrtrainValue *value)
+is_read_backward (const OrtrainValue *value, guint n_views)
 {
   for (guint u = 0; u < value->uses.n; u++)
     {
       const OrtrainUse use = value->uses.items[u];
       const gboolean is_view = use.index == 0 && ortrain_node_is_view (use.node);
-      if (is_view ? is_read_backward (ortrain_node_output (use.node, 0)) : use.node->phase == ORTRAIN_PHASE_BACKWARD)
+      if (is_view ? n_views < MAX_VIEWS && is_read_backward (ortrain_node_output (use.node, 0), n_views + 1)
+                  : use.node->phase == ORTRAIN_PHASE_BACKWARD)
         return TRUE;
     }
   return FALSE;
 }
 
-/* Of the node as it would be with the value as input `index`. */
+/* Whether the provider has a kernel for the node with the value as input `index`. */
 static gboolean
 has_kernel (const OrtrainProvider *provider, const OrtrainNode *node, guint index, const OrtrainValue *value)
 {
@@ -46,7 +50,7 @@ reuse (OrtrainNode *node, const OrtrainProvider *provider)
   if (beside == NULL || beside->producer == NULL || ortrain_node_input (node, index) != NULL)
     return;
   OrtrainValue *output = ortrain_node_output (beside->producer, 0);
-  if (output != NULL && output != beside && is_read_backward (output) && has_kernel (provider, node, index, output))
+  if (output != NULL && output != beside && is_read_backward (output, 0) && has_kernel (provider, node, index, output))
     ortrain_node_set_input (node, index, output);
 }
 

@@ -39,23 +39,6 @@ probe_describe_device (GError **error)
   return text;
 }
 
-static cudnnBackendDescriptor_t
-make_graph_with (Maker *self, const OrtrainDnnGraph *graph, cudnnHandle_t handle)
-{
-  cudnnBackendDescriptor_t tensors[ORTRAIN_DNN_MAX_TENSORS], operations[ORTRAIN_DNN_MAX_OPERATIONS];
-  if (handle == NULL)
-    return make_graph (self, graph);
-  for (gint64 i = 0; i < graph->n_tensors; i++)
-    tensors[i] = make_tensor (self, &graph->tensors[i], i + 1);
-  for (gint64 i = 0; i < graph->n_operations; i++)
-    operations[i] = make_operation (self, &graph->operations[i], tensors);
-  cudnnBackendDescriptor_t descriptor = make (self, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  set (self, descriptor, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, graph->n_operations, operations);
-  set (self, descriptor, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-  finalize (self, descriptor, "the graph");
-  return descriptor;
-}
-
 /* Engines in the order of the heuristics, at most ORTRAIN_DNN_MAX_ENGINES. */
 static gint64
 find_configs (Maker *self, cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode, const char *device,
@@ -144,7 +127,7 @@ add_answer (Probe *probe, const char *name, const OrtrainDnnGraph *graph, cudnnH
   Maker maker = { api, g_ptr_array_new (), NULL };
   gboolean planned = FALSE;
   probe_begin (probe, name);
-  cudnnBackendDescriptor_t descriptor = make_graph_with (&maker, graph, in_graph ? handle : NULL);
+  cudnnBackendDescriptor_t descriptor = make_graph (&maker, graph, in_graph ? handle : NULL);
   if (maker.error != NULL)
     probe_add_text (probe, "error", maker.error->message);
   for (guint m = 0; m < G_N_ELEMENTS (modes) && descriptor != NULL; m++)

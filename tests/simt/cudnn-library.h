@@ -1,11 +1,24 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "core/ortrain-counters-private.h"
+#include "core/ortrain-disk-cache-private.h"
+#include "core/ortrain-errors.h"
 #include "cuda/ortrain-cuda-library-private.h"
 
 #include <dlfcn.h>
 
 /* cuDNN itself, without a GPU: its heuristics answer for a device that a file describes. */
+
+/* The functions of the library that the provider's files call. */
+static const OrtrainLibraryFunctions functions = {
+  .device_error_quark = ortrain_device_error_quark,
+  .plan_error_quark = ortrain_plan_error_quark,
+  .disk_cache_lookup = ortrain_disk_cache_lookup,
+  .disk_cache_store = ortrain_disk_cache_store,
+  .count = ortrain_counters_add,
+};
+const OrtrainLibraryFunctions *ortrain_cuda_library = &functions;
 
 /* FALSE: the library is missing, and the test is skipped. */
 G_GNUC_UNUSED static gboolean

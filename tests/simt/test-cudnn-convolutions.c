@@ -1,24 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-conv-graph-private.h"
 
-#include "core/ortrain-counters-private.h"
-#include "core/ortrain-disk-cache-private.h"
 #include "core/ortrain-dtype.h"
-#include "core/ortrain-errors.h"
 
 #include "simt/cudnn-library.h"
 
 /* What cuDNN's heuristics name for each convolution of ResNet-50, as the provider asks for it in mixed precision: with the
  * workspace that it allows there is an engine of tensor cores for all of them. */
-
-static const OrtrainLibraryFunctions functions = {
-  .device_error_quark = ortrain_device_error_quark,
-  .plan_error_quark = ortrain_plan_error_quark,
-  .disk_cache_lookup = ortrain_disk_cache_lookup,
-  .disk_cache_store = ortrain_disk_cache_store,
-  .count = ortrain_counters_add,
-};
-const OrtrainLibraryFunctions *ortrain_cuda_library = &functions;
 
 void
 ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...)

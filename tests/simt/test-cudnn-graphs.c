@@ -3,10 +3,7 @@
 #include "cuda/ortrain-cuda-conv-graph-private.h"
 #include "cuda/ortrain-cuda-pool-graph-private.h"
 
-#include "core/ortrain-counters-private.h"
-#include "core/ortrain-disk-cache-private.h"
 #include "core/ortrain-dtype.h"
-#include "core/ortrain-errors.h"
 
 #include "folder.h"
 #include "simt/cudnn-library.h"
@@ -16,14 +13,6 @@
 /* The graphs that the provider composes, given to cuDNN itself: its heuristics answer for a GPU that is described in a
  * file, so that no GPU is needed. Execution is not tested here. */
 
-static const OrtrainLibraryFunctions functions = {
-  .device_error_quark = ortrain_device_error_quark,
-  .plan_error_quark = ortrain_plan_error_quark,
-  .disk_cache_lookup = ortrain_disk_cache_lookup,
-  .disk_cache_store = ortrain_disk_cache_store,
-  .count = ortrain_counters_add,
-};
-const OrtrainLibraryFunctions *ortrain_cuda_library = &functions;
 static char *device;
 static gsize workspace_limit = (gsize) 96 << 20;
 
@@ -254,6 +243,27 @@ make_attention (gint64 batch, gint64 heads, gint64 queries, gint64 keys, gint64 
   return attention;
 }
 
+/* There are engines for both directions, without large workspaces. */
+static void
+check_both (const OrtrainCudaAttention *attention, const OrtrainDnnAttentionShape *shape, const char *name)
+{
+  OrtrainDnnAttentionTensors tensors;
+  g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1), *grad = g_new0 (OrtrainDnnGraph, 1);
+  g_autofree char *grad_name =
+      g_strdup_printf ("%s, gradient%s", name, shape->accumulates ? " in an order of chance" : "");
+  ortrain_dnn_compose_attention (graph, attention, shape, &tensors);
+  const OrtrainDnnPlan *forward = plan (graph, FALSE, name);
+  ortrain_dnn_compose_attention_grad (grad, attention, &attention->y, shape, &tensors);
+  const OrtrainDnnPlan *backward = plan (grad, FALSE, grad_name);
+  g_assert_nonnull (forward);
+  g_assert_nonnull (backward);
+  g_assert_cmpuint (ortrain_dnn_plan_get_workspace_bytes (forward), <, 1 << 20);
+  /* sums in order take 2 bytes for each score, of lengths rounded up to 128 */
+  const gint64 rounded = (attention->n_queries + 127) / 128 * 128;
+  g_assert_cmpuint (ortrain_dnn_plan_get_workspace_bytes (backward), <=,
+                    shape->accumulates ? 64 << 20 : 8 * 12 * rounded * rounded * 2 + (1 << 20));
+}
+
 static void
 test_attention (void)
 {
@@ -273,24 +283,10 @@ test_attention (void)
                                          .bias_heads = 1,
                                          .bias_dtype = variant & 16 ? ORTRAIN_DTYPE_FLOAT32 : ORTRAIN_DTYPE_BFLOAT16,
                                          .has_lengths = biased && odd };
-      OrtrainDnnAttentionTensors tensors;
       attention.mask_kind = causal ? ORTRAIN_CUDA_MASK_CAUSAL : ORTRAIN_CUDA_MASK_NONE;
-      g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1), *grad = g_new0 (OrtrainDnnGraph, 1);
       g_autofree char *name = g_strdup_printf ("attention of %" G_GINT64_FORMAT "%s%s%s", n, packed ? ", packed" : "",
                                                causal ? ", causal" : "", biased ? ", with a bias" : "");
-      g_autofree char *grad_name =
-          g_strdup_printf ("%s, gradient%s", name, shape.accumulates ? " in an order of chance" : "");
-      ortrain_dnn_compose_attention (graph, &attention, &shape, &tensors);
-      const OrtrainDnnPlan *forward = plan (graph, FALSE, name);
-      ortrain_dnn_compose_attention_grad (grad, &attention, &attention.y, &shape, &tensors);
-      const OrtrainDnnPlan *backward = plan (grad, FALSE, grad_name);
-      g_assert_nonnull (forward);
-      g_assert_nonnull (backward);
-      g_assert_cmpuint (ortrain_dnn_plan_get_workspace_bytes (forward), <, 1 << 20);
-      /* in order: 2 bytes for each score, of lengths rounded up to 128 */
-      const gint64 rounded = (n + 127) / 128 * 128;
-      g_assert_cmpuint (ortrain_dnn_plan_get_workspace_bytes (backward), <=,
-                        shape.accumulates ? 64 << 20 : 8 * 12 * rounded * rounded * 2 + (1 << 20));
+      check_both (&attention, &shape, name);
     }
 }
 
@@ -319,25 +315,12 @@ test_dropout (void)
                                          .bias_dtype = variant & 16 ? ORTRAIN_DTYPE_FLOAT32 : dtypes[variant >> 6],
                                          .has_lengths = biased && odd,
                                          .has_dropout = TRUE };
-      OrtrainDnnAttentionTensors tensors;
       attention.mask_kind = causal ? ORTRAIN_CUDA_MASK_CAUSAL : ORTRAIN_CUDA_MASK_NONE;
-      g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1), *grad = g_new0 (OrtrainDnnGraph, 1);
       g_autofree char *name =
           g_strdup_printf ("dropout in %s, %" G_GINT64_FORMAT " of width %" G_GINT64_FORMAT "%s%s%s",
                            ortrain_dtype_get_name (dtypes[variant >> 6]), n, attention.q.width,
                            packed ? ", packed" : "", causal ? ", causal" : "", biased ? ", with a bias" : "");
-      g_autofree char *grad_name =
-          g_strdup_printf ("%s, gradient%s", name, shape.accumulates ? " in an order of chance" : "");
-      ortrain_dnn_compose_attention (graph, &attention, &shape, &tensors);
-      const OrtrainDnnPlan *forward = plan (graph, FALSE, name);
-      ortrain_dnn_compose_attention_grad (grad, &attention, &attention.y, &shape, &tensors);
-      const OrtrainDnnPlan *backward = plan (grad, FALSE, grad_name);
-      g_assert_nonnull (forward);
-      g_assert_nonnull (backward);
-      g_assert_cmpuint (ortrain_dnn_plan_get_workspace_bytes (forward), <, 1 << 20);
-      const gint64 rounded = (n + 127) / 128 * 128;
-      g_assert_cmpuint (ortrain_dnn_plan_get_workspace_bytes (backward), <=,
-                        shape.accumulates ? 64 << 20 : 8 * 12 * rounded * rounded * 2 + (1 << 20));
+      check_both (&attention, &shape, name);
     }
 }
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "simt/cudnn-library.h"
 
-#include "core/ortrain-errors.h"
-
 #include <stdbool.h>
 #include <string.h>
 
@@ -11,8 +9,6 @@
  * is described in a file. If one of these tests fails with another version of cuDNN, look whether it should be used now;
  * doc/providers.md says what is used. */
 
-static const OrtrainLibraryFunctions functions = { .device_error_quark = ortrain_device_error_quark };
-const OrtrainLibraryFunctions *ortrain_cuda_library = &functions;
 static char *device;
 static const OrtrainCudnn *api;
 

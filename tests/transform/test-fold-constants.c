@@ -286,7 +286,7 @@ test_consumed (void)
     }
 }
 
-/* CastLike of a constant needs the type of what it is like alone; of anything else, it stays. */
+/* CastLike (constant, like) needs the type of `like` only, and is folded; CastLike of other values stays. */
 static void
 test_types (void)
 {
