@@ -24,7 +24,7 @@ begin_section (Probe *self, char **device)
   return FALSE;
 }
 
-/* Of all tensors that are in memory, in the type that the graph has them in; random where they are floating-point. */
+/* Allocates all tensors of the graph that are in memory, in their types; floating-point ones get random numbers. */
 static gboolean
 allocate_tensors (Probe *self, const OrtrainDnnGraph *graph, void **addresses)
 {
@@ -187,7 +187,7 @@ add_convolution (Probe *self, const Layer *layer, guint kind, gboolean is_mixed,
   probe_end (self);
 }
 
-/* Of ResNet-50, with channels as rows. */
+/* Shapes of ResNet-50. */
 void
 probe_convolutions (Probe *self)
 {

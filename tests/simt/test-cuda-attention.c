@@ -396,7 +396,7 @@ test_order (void)
 /* ---- what dropout keeps ---- */
 
 #define SIDE 64 /* queries, keys and columns: a product with the identity shows the other matrix */
-#define PAIRS 6 /* of samples and heads */
+#define PAIRS 6 /* samples times heads */
 
 typedef struct
 {

@@ -9,7 +9,7 @@
 /* Which of cuBLASLt's algorithms a product has: its first one, or the fastest of three, which are timed once. */
 
 #define N_ALGORITHMS 3 /* that are timed */
-#define N_TIMED_RUNS 4 /* of each, the first to warm up */
+#define N_TIMED_RUNS 4 /* runs of each algorithm; the first one warms up */
 
 static guint64
 count (const char *name)

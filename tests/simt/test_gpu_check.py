@@ -270,7 +270,7 @@ class GpuCheck(Case):
             self.assertLess(len(tried), 16)
 
 
-# Stands for ncu and compute-sanitizer: runs the program behind their options.
+# Replaces ncu and compute-sanitizer: runs the program that follows their options.
 TOOL = r'''#!/bin/sh
 while [ "${1#/}" = "$1" ]; do shift; done
 echo "    Duration                 us        12.34"

@@ -101,7 +101,7 @@ def pack(build, target, dry):
         top = pathlib.Path(folder) / "ortrain-gpu-check"
         fill(build, top, dry)
         os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
-        # The programs are linked with the same objects, some megabytes behind each other: the window has to be larger.
+        # The programs contain the same objects, some megabytes apart in the archive: the window has to be larger than that.
         subprocess.run(["tar", "-C", folder, "--sort=name", "-caf", os.path.abspath(target), top.name], check=True,
                        env=os.environ | {"XZ_OPT": "--lzma2=preset=6,dict=64MiB"})
     size = os.path.getsize(target)

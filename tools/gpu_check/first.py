@@ -89,7 +89,7 @@ def test(plan):
 # ---- models ----
 
 def train(plan, course, models, end):
-    """Lines of the models that were trained. One that is not exported yet is put behind those that are."""
+    """Lines of the models that were trained. A model that is not exported yet is tried after those that are."""
     lines = []
     with plan.in_stage("models", end):
         queue = collections.deque(block for block in models if plan.wants(name_of(block[0])))

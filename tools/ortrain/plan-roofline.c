@@ -211,7 +211,8 @@ read_profile (const char *path, guint n_steps, GError **error)
       if (step >= n_steps)
         {
           g_set_error (error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
-                       "--profile %s: step %" G_GUINT64_FORMAT " is none of this plan, which has %u: it is of another "
+                       "--profile %s: there is no step %" G_GUINT64_FORMAT
+                       " in this plan, which has %u steps: the profile is of another "
                        "model, batch or device",
                        ortrain_text_show (path), step, n_steps);
           return NULL;
