@@ -10,10 +10,9 @@
 
 typedef struct
 {
-  gboolean refused;  /* nothing fits: the choice is the one that needs least */
-  gboolean overlaps; /* copies beside computing */
-  gboolean
-      *choice; /* [2 * n_values]: what is kept, then what of it is offloaded; NULL: the graph as it is needs least */
+  gboolean refused;                         /* nothing fits: the choice is the one that needs least */
+  gboolean overlaps;                        /* copies beside computing */
+  guint8 *choice;                           /* [n_values]: fates; NULL: the graph as it is needs least */
   GPtrArray *known;                         /* of the same, for the family */
   guint8 digest[ORTRAIN_PLAN_DIGEST_BYTES]; /* of the plan */
 } OrtrainBudgetAnswer;

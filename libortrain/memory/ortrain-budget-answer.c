@@ -296,28 +296,23 @@ ortrain_memory_plan_compute_digest (const OrtrainMemoryPlan *plan, guint8 *diges
   finish (&sink, digest);
 }
 
-/* choice: [2 * n_values]; eight of them in a byte */
+/* Two fates in a byte. */
 static void
-put_choice (GByteArray *to, const gboolean *choice, guint n_values)
+put_choice (GByteArray *to, const guint8 *choice, guint n_values)
 {
-  guint8 byte = 0;
-  for (guint i = 0; i < 2 * n_values; i++)
+  for (guint v = 0; v < n_values; v += 2)
     {
-      byte |= (guint8) ((choice[i] ? 1u : 0u) << i % 8);
-      if (i % 8 == 7 || i + 1 == 2 * n_values)
-        {
-          g_byte_array_append (to, &byte, 1);
-          byte = 0;
-        }
+      const guint8 byte = (guint8) (choice[v] | (v + 1 < n_values ? choice[v + 1] << 4 : 0));
+      g_byte_array_append (to, &byte, 1);
     }
 }
 
-static gboolean *
+static guint8 *
 get_choice (const guint8 *from, guint n_values)
 {
-  gboolean *choice = g_new (gboolean, 2 * n_values + 1);
-  for (guint i = 0; i < 2 * n_values; i++)
-    choice[i] = from[i / 8] >> i % 8 & 1;
+  guint8 *choice = g_new (guint8, n_values + 1);
+  for (guint v = 0; v < n_values; v++)
+    choice[v] = from[v / 2] >> v % 2 * 4 & 15;
   return choice;
 }
 
@@ -361,7 +356,7 @@ ortrain_budget_answer_lookup (GBytes *key, guint n_values)
   if (bytes == NULL)
     return NULL;
   const guint8 *contents = g_bytes_get_data (bytes, &n);
-  const gsize n_choice = (2 * (gsize) n_values + 7) / 8, n_head = ORTRAIN_PLAN_DIGEST_BYTES + sizeof numbers;
+  const gsize n_choice = ((gsize) n_values + 1) / 2, n_head = ORTRAIN_PLAN_DIGEST_BYTES + sizeof numbers;
   if (n < n_head)
     return NULL;
   memcpy (numbers, contents + ORTRAIN_PLAN_DIGEST_BYTES, sizeof numbers);

@@ -5,7 +5,7 @@ struct _OrtrainBudgetFamily
 {
   GHashTable *values; /* name → index in a choice */
   guint n_searches;
-  GPtrArray *choices; /* of guint8 *: two bits for each value: whether it is kept, and offloaded */
+  GPtrArray *choices; /* of guint8 *: four bits for each value, its fate */
   GArray *scales;     /* of double, beside the choices */
 };
 
@@ -40,14 +40,23 @@ ortrain_budget_family_begin (OrtrainBudgetFamily *self, OrtrainGraph *graph, gbo
                          GUINT_TO_POINTER (v));
 }
 
+guint8 *
+ortrain_budget_make_fates (const guint8 *run, const gboolean *offloaded, guint n_values)
+{
+  guint8 *fates = g_new (guint8, n_values + 1);
+  for (guint v = 0; v < n_values; v++)
+    fates[v] = (guint8) (run[v] | (offloaded[v] ? ORTRAIN_BUDGET_FATE_OFFLOADED : 0));
+  return fates;
+}
+
 void
-ortrain_budget_family_add (OrtrainBudgetFamily *self, const gboolean *kept, const gboolean *offloaded)
+ortrain_budget_family_add_fates (OrtrainBudgetFamily *self, const guint8 *fates)
 {
   const guint n_values = g_hash_table_size (self->values);
-  guint8 *bits = g_new0 (guint8, n_values / 4 + 1);
+  guint8 *packed = g_new0 (guint8, n_values / 2 + 1);
   for (guint v = 0; v < n_values; v++)
-    bits[v / 4] |= (guint8) ((kept[v] ? 1u : 0u) << v % 4 * 2 | (offloaded[v] ? 2u : 0u) << v % 4 * 2);
-  g_ptr_array_add (self->choices, bits);
+    packed[v / 2] |= (guint8) (fates[v] << v % 2 * 4);
+  g_ptr_array_add (self->choices, packed);
   const double unknown = 1;
   g_array_append_val (self->scales, unknown);
 }
@@ -79,15 +88,12 @@ ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph
     }
   for (guint c = 0; c < self->choices->len; c++)
     {
-      const guint8 *bits = self->choices->pdata[c];
-      gboolean *kept = g_new (gboolean, 2 * n_values + 1);
+      const guint8 *packed = self->choices->pdata[c];
+      guint8 *fates = g_new0 (guint8, n_values + 1);
       for (guint v = 0; v < n_values; v++)
-        {
-          const gboolean is_known = index[v] != G_MAXUINT32;
-          kept[v] = !is_known || ((bits[index[v] / 4] >> index[v] % 4 * 2) & 1);
-          kept[n_values + v] = is_known && ((bits[index[v] / 4] >> index[v] % 4 * 2) & 2) != 0;
-        }
-      g_ptr_array_add (list, kept);
+        if (index[v] != G_MAXUINT32)
+          fates[v] = packed[index[v] / 2] >> index[v] % 2 * 4 & 15;
+      g_ptr_array_add (list, fates);
     }
   return list;
 }

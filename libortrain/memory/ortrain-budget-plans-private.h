@@ -14,8 +14,8 @@ gboolean ortrain_budget_has_same_arithmetic (const OrtrainMemoryPlan *plan, cons
 
 OrtrainMemoryPlan *ortrain_budget_plan_graph (OrtrainGraph *graph, const OrtrainPlanRequest *request,
                                               const OrtrainBudget *budget, GError **error);
-/* The graph with what is not kept ([n_values]) computed again; offloaded: [n_values], or NULL. */
-OrtrainGraph *ortrain_budget_apply_kept (OrtrainGraph *graph, const gboolean *kept, const gboolean *offloaded,
+/* The graph with values computed again in these runs (ortrain_recompute_apply ()); offloaded: [n_values], or NULL. */
+OrtrainGraph *ortrain_budget_apply_runs (OrtrainGraph *graph, const guint8 *run, const gboolean *offloaded,
                                          GError **error);
 /* takes_graph: overrides the one of the request. */
 OrtrainMemoryPlan *ortrain_budget_plan_variant (OrtrainGraph *graph, gboolean takes_graph,
@@ -25,7 +25,9 @@ OrtrainMemoryPlan *ortrain_budget_plan_variant (OrtrainGraph *graph, gboolean ta
 /* Booleans that wait for the backward pass lie in bits, where that takes less: graph and plan are replaced. */
 gboolean ortrain_budget_take_bits (OrtrainGraph **graph, OrtrainMemoryPlan **plan, const OrtrainPlanRequest *request,
                                    const OrtrainBudget *budget, GError **error);
-/* The same with layers that are computed again. kept: [n_values] of the graph, which stays; what is kept of it in the plan,
- * or NULL where that stays too. */
+/* The runs ([n_values]) of level 1, and from level 2 on those where the input of a widening cast is kept instead of its
+ * output. Empty: there are no layers. */
+GPtrArray *ortrain_budget_list_levels (OrtrainGraph *graph, OrtrainMemoryPlan *base, guint level, guint *n_layers);
+/* Replaces the plan by one with layers that are computed again, where that takes less. */
 gboolean ortrain_budget_take_level (OrtrainGraph *graph, OrtrainMemoryPlan **plan, const OrtrainPlanRequest *request,
-                                    const OrtrainBudget *budget, gboolean **kept, GError **error);
+                                    const OrtrainBudget *budget, GError **error);

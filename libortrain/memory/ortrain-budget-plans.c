@@ -70,10 +70,10 @@ ortrain_budget_plan_graph (OrtrainGraph *graph, const OrtrainPlanRequest *reques
 
 /* graph: changed. */
 static gboolean
-change_to_kept (OrtrainGraph *graph, const gboolean *kept, const gboolean *offloaded, GError **error)
+run_again (OrtrainGraph *graph, const guint8 *run, const gboolean *offloaded, GError **error)
 {
   const guint n_values = graph->values->len;
-  if (!ortrain_recompute_apply (graph, kept, error))
+  if (!ortrain_recompute_apply (graph, run, error))
     return FALSE;
   if (offloaded != NULL)
     {
@@ -87,10 +87,10 @@ change_to_kept (OrtrainGraph *graph, const gboolean *kept, const gboolean *offlo
 }
 
 OrtrainGraph *
-ortrain_budget_apply_kept (OrtrainGraph *graph, const gboolean *kept, const gboolean *offloaded, GError **error)
+ortrain_budget_apply_runs (OrtrainGraph *graph, const guint8 *run, const gboolean *offloaded, GError **error)
 {
   g_autoptr (OrtrainGraph) copy = ortrain_graph_clone (graph);
-  return change_to_kept (copy, kept, offloaded, error) ? g_steal_pointer (&copy) : NULL;
+  return run_again (copy, run, offloaded, error) ? g_steal_pointer (&copy) : NULL;
 }
 
 OrtrainMemoryPlan *
@@ -135,53 +135,43 @@ ortrain_budget_take_bits (OrtrainGraph **graph, OrtrainMemoryPlan **plan, const 
 
 /* ---- Levels ---- */
 
-/* kept: [n_values], what level 1 keeps; FALSE: there are no layers. */
-static gboolean
-find_layers (OrtrainGraph *graph, OrtrainMemoryPlan *base, gboolean *kept, guint *n_layers)
+GPtrArray *
+ortrain_budget_list_levels (OrtrainGraph *graph, OrtrainMemoryPlan *base, guint level, guint *n_layers)
 {
   const guint n_values = graph->values->len;
+  GPtrArray *list = g_ptr_array_new_with_free_func (g_free);
   g_autofree gint64 *bytes = g_new0 (gint64, n_values + 1);
+  g_autofree gboolean *kept = g_new (gboolean, n_values + 1);
   g_autofree const OrtrainPlanValue **planned = ortrain_budget_find_planned (graph, base);
   for (guint v = 0; v < n_values; v++)
     if (planned[v] != NULL && planned[v]->region == ORTRAIN_REGION_ARENA)
       bytes[v] = (gint64) planned[v]->bytes;
-  return ortrain_recompute_layers_find (graph, bytes, kept, n_layers);
+  if (!ortrain_recompute_layers_find (graph, bytes, kept, n_layers))
+    return list;
+  g_ptr_array_add (list, ortrain_recompute_runs_new (kept, n_values));
+  if (level > 1 && ortrain_recompute_layers_narrow (graph, kept))
+    g_ptr_array_add (list, ortrain_recompute_runs_new (kept, n_values));
+  return list;
 }
 
-/* Level 2 tries what level 1 does, too: it never takes more. The graph is changed for the last one that is tried, where the
- * caller gives it away. */
+/* The graph is changed for the last one that is tried, where the caller gives it away. */
 gboolean
 ortrain_budget_take_level (OrtrainGraph *graph, OrtrainMemoryPlan **plan, const OrtrainPlanRequest *request,
-                           const OrtrainBudget *budget, gboolean **kept, GError **error)
+                           const OrtrainBudget *budget, GError **error)
 {
   g_autoptr (OrtrainMemoryPlan) base = g_object_ref (*plan);
-  const guint n_values = graph->values->len;
-  g_autofree gboolean *wide = g_new (gboolean, n_values + 1), *narrow = NULL;
   guint n_layers;
-  *kept = NULL;
-  if (!find_layers (graph, base, wide, &n_layers))
-    return TRUE;
-  if (budget->level > 1)
+  g_autoptr (GPtrArray) list = ortrain_budget_list_levels (graph, base, budget->level, &n_layers);
+  for (guint i = 0; i < list->len; i++)
     {
-      narrow = g_memdup2 (wide, (n_values + 1) * sizeof *wide);
-      if (!ortrain_recompute_layers_narrow (graph, narrow))
-        g_clear_pointer (&narrow, g_free);
-    }
-  gboolean *const tried[] = { wide, narrow };
-  for (guint i = 0; i < G_N_ELEMENTS (tried) && tried[i] != NULL; i++)
-    {
-      const gboolean is_last = i + 1 == G_N_ELEMENTS (tried) || tried[i + 1] == NULL;
       gboolean taken;
       g_autoptr (OrtrainGraph) layered =
-          is_last && request->takes_graph ? g_object_ref (graph) : ortrain_graph_clone (graph);
-      if (!change_to_kept (layered, tried[i], NULL, error) ||
+          i + 1 == list->len && request->takes_graph ? g_object_ref (graph) : ortrain_graph_clone (graph);
+      if (!run_again (layered, list->pdata[i], NULL, error) ||
           !take_smaller (plan, layered, TRUE, base, request, budget, &taken, error))
         return FALSE;
-      if (!taken)
-        continue;
-      (*plan)->n_layers = n_layers;
-      g_free (*kept);
-      *kept = g_memdup2 (tried[i], (n_values + 1) * sizeof *wide);
+      if (taken)
+        (*plan)->n_layers = n_layers;
     }
   return TRUE;
 }

@@ -7,14 +7,24 @@
  * shapes that come later, whose graphs have values of the same names, and a few others where passes depend on sizes. */
 typedef struct _OrtrainBudgetFamily OrtrainBudgetFamily;
 
+/* Of a value: the run of its node that the backward pass reads (transform/ortrain-recompute-private.h), and whether it is
+ * offloaded. Four bits. */
+enum
+{
+  ORTRAIN_BUDGET_FATE_RUN = 7,
+  ORTRAIN_BUDGET_FATE_OFFLOADED = 8,
+};
+
+/* Transfer full; all [n_values]. */
+guint8 *ortrain_budget_make_fates (const guint8 *run, const gboolean *offloaded, guint n_values);
+
 OrtrainBudgetFamily *ortrain_budget_family_new (void);
 void ortrain_budget_family_free (OrtrainBudgetFamily *self);
 /* Forgets all choices; those that are added are of this graph. searched: not looked up. */
 void ortrain_budget_family_begin (OrtrainBudgetFamily *self, OrtrainGraph *graph, gboolean searched);
-void ortrain_budget_family_add (OrtrainBudgetFamily *self, const gboolean *kept,
-                                const gboolean *offloaded); /* [n_values] */
-/* Transfer full: each choice, [2 * n_values] of this graph, first what is kept, then what of it is offloaded, which the
- * caller frees. Unknown values are kept. */
+void ortrain_budget_family_add_fates (OrtrainBudgetFamily *self, const guint8 *fates); /* [n_values] */
+/* Transfer full: each choice, as the fates of the values of this graph, guint8 [n_values], which the caller frees. Unknown
+ * values are kept. */
 GPtrArray *ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph);
 /* What a plan with the choice took of the arena, of what the choice promised: in the last plan that was made with it; 1 before. */
 double ortrain_budget_family_get_scale (const OrtrainBudgetFamily *self, guint choice);

@@ -4,6 +4,7 @@
 #include <glib.h>
 
 #define ORTRAIN_ORDER_MAX_PHASES 3
+#define ORTRAIN_ORDER_MAX_OVER 2
 
 /* The order of execution as a problem of its own: tasks that make and read blocks of memory. Tasks are numbered in a
  * valid order, in which all tasks of a phase stand before those of the next, and described in that order. */
@@ -19,8 +20,10 @@ typedef struct
 
 typedef struct
 {
-  gsize bytes;                     /* 0: takes no memory of the step */
-  gboolean kept;                   /* lives to the end in any case */
+  gsize bytes;                          /* 0: takes no memory of the step */
+  gboolean kept;                        /* lives to the end in any case */
+  guint32 over[ORTRAIN_ORDER_MAX_OVER]; /* as large, and read by its maker, which may write over them */
+  guint n_over;
   guint32 last_maker, last_reader; /* task + 1 that was added last: tasks are described one after the other */
 } OrtrainTaskBlock;
 

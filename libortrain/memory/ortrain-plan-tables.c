@@ -197,12 +197,35 @@ pack_region (OrtrainMemoryPlan *plan, OrtrainRegion region, gboolean without_sea
   return bytes;
 }
 
+/* The most bytes of the arena that are live at once. */
+static gsize
+measure_arena (const OrtrainMemoryPlan *plan)
+{
+  g_autofree gsize *change = g_new0 (gsize, plan->n_steps + 2); /* unsigned arithmetic wraps and comes back */
+  gsize live = 0, most = 0;
+  for (guint32 i = 0; i < plan->n_values; i++)
+    {
+      const OrtrainPlanValue *value = &plan->values[i];
+      if (value->root != i || value->region != ORTRAIN_REGION_ARENA || value->last < value->first)
+        continue;
+      change[MAX (value->first, 0)] += value->bytes;
+      change[MIN (value->last, (gint32) plan->n_steps) + 1] -= value->bytes;
+    }
+  for (guint s = 0; s <= plan->n_steps; s++)
+    {
+      live += change[s];
+      most = MAX (most, live);
+    }
+  return most;
+}
+
 gboolean
 ortrain_planning_pack (OrtrainPlanning *self, GError **error)
 {
   OrtrainMemoryPlan *plan = self->plan;
   gsize host_lower_bound;
-  const gboolean without_search = self->request->without_search;
+  const gsize limit = self->request->useless_above;
+  const gboolean without_search = self->request->without_search || (limit > 0 && measure_arena (plan) > limit);
   plan->arena_bytes = pack_region (plan, ORTRAIN_REGION_ARENA, without_search, &plan->lower_bound_bytes);
   plan->host_arena_bytes = pack_region (plan, ORTRAIN_REGION_HOST_ARENA, without_search, &host_lower_bound);
   if (plan->arena_bytes > G_MAXSSIZE || plan->host_arena_bytes > G_MAXSSIZE)

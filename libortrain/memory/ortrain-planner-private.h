@@ -88,6 +88,8 @@ typedef struct
   gboolean two_streams;           /* chains of nodes that do not depend on each other run on two streams */
   gboolean takes_graph;           /* the plan is of the graph itself, which changes and is of no use to others then */
   gboolean overlaps_offloads;     /* other steps run meanwhile, which takes memory for longer */
+  gboolean lowers_peak;           /* the order of steps is searched further around the peak */
+  gsize useless_above;            /* a larger arena is as good as none: then there is no search for places; 0: any is of use */
   gboolean without_search;        /* values get the place that an allocator would give them, one step after the other */
 } OrtrainPlanRequest;
 

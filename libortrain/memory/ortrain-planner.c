@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "memory/ortrain-accumulation-private.h"
 #include "memory/ortrain-alias-set-private.h"
-#include "memory/ortrain-liveness-private.h"
+#include "memory/ortrain-order-search-private.h"
 #include "memory/ortrain-plan-tables-private.h"
 #include "ops/ortrain-op-private.h"
 
@@ -50,6 +50,25 @@ prefetch (OrtrainPlanning *self, gpointer *sorted, guint n)
     }
 }
 
+/* The blocks that the node may write its output over, as ortrain_planning_run_in_place () will have it if it reads them
+ * last. */
+static void
+describe_in_place (OrtrainPlanning *self, OrtrainOrderProblem *problem, const OrtrainNode *node, guint output)
+{
+  const OrtrainPlannedNode *info = ortrain_planning_node (self, node);
+  const guint32 made = ((OrtrainValue *) node->outputs->pdata[output])->id;
+  OrtrainTaskBlock *block = &problem->blocks[made];
+  if (self->root[made] != made || info->kernel == NULL || (info->accumulates >> output & 1))
+    return;
+  for (guint i = 0; i < MIN (node->inputs->len, 64) && block->n_over < ORTRAIN_ORDER_MAX_OVER; i++)
+    {
+      const OrtrainValue *input = node->inputs->pdata[i];
+      if (input != NULL && (info->kernel->inplace[output] >> i & 1) && self->root[input->id] != made &&
+          problem->blocks[self->root[input->id]].bytes == block->bytes)
+        block->over[block->n_over++] = self->root[input->id];
+    }
+}
+
 static void
 choose_order (OrtrainPlanning *self)
 {
@@ -87,7 +106,11 @@ choose_order (OrtrainPlanning *self)
         {
           const OrtrainValue *output = node->outputs->pdata[k];
           if (output != NULL && info->fate == ORTRAIN_FATE_RUNS && problem->blocks[self->root[output->id]].bytes > 0)
-            ortrain_order_problem_add_make (problem, t, self->root[output->id]);
+            {
+              ortrain_order_problem_add_make (problem, t, self->root[output->id]);
+              if (self->request->lowers_peak)
+                describe_in_place (self, problem, node, k);
+            }
         }
     }
   for (guint e = 0; e < self->edges->len; e++)
@@ -99,6 +122,8 @@ choose_order (OrtrainPlanning *self)
 
   g_autofree guint32 *order = g_new (guint32, nodes->len + 1);
   ortrain_order_problem_solve (problem, order);
+  if (self->request->lowers_peak)
+    ortrain_order_problem_lower_peak (problem, order);
   g_autofree gpointer *sorted = g_new (gpointer, nodes->len + 1);
   guint n = 0;
   for (guint t = 0; t < nodes->len; t++)

@@ -89,7 +89,8 @@ try_clusters (const GPtrArray *self, OrtrainGraph *graph, GHashTable *taken, Ort
               OrtrainMemoryPlan **plan, GError **error)
 {
   g_autofree gboolean *kept = find_kept (self, graph, taken);
-  g_autoptr (OrtrainGraph) copy = ortrain_budget_apply_kept (graph, kept, NULL, error);
+  g_autofree guint8 *run = ortrain_recompute_runs_new (kept, graph->values->len);
+  g_autoptr (OrtrainGraph) copy = ortrain_budget_apply_runs (graph, run, NULL, error);
   /* nodes that run again in any case are not run twice */
   g_autoptr (OrtrainMemoryPlan) with = copy != NULL && ortrain_merge_equal_nodes (copy, error)
                                            ? ortrain_budget_plan_variant (copy, FALSE, request, budget, error)

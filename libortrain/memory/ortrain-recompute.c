@@ -524,7 +524,8 @@ analyze (OrtrainGraph *graph, OrtrainRecomputeReport *report, const GArray *requ
   g_autoptr (OrtrainRecomputeCandidates) chosen_anyhow = ortrain_recompute_candidates_new (graph, automatic);
   add_clusters (report, chosen_anyhow, NULL);
 
-  if (!ortrain_recompute_apply (graph, cheap, error))
+  g_autofree guint8 *run = ortrain_recompute_runs_new (cheap, n_values);
+  if (!ortrain_recompute_apply (graph, run, error))
     return NULL;
   g_autoptr (OrtrainRecomputeCandidates) candidates = ortrain_recompute_candidates_new (graph, NULL);
   const OrtrainRecomputeCandidates *const all[] = { candidates, chosen_anyhow };

@@ -124,10 +124,10 @@ ortrain_executor_describe_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds
   return g_steal_pointer (&inputs);
 }
 
-/* The graph that is planned. n_together: 0, or 1 where a search for what runs again follows, which begins with what is open
- * between all segments; filled. */
+/* The graph that is planned. n_together: 0, or 1 where a level or a search for what runs again follows, which begin with what
+ * is open between all segments; filled. */
 static OrtrainGraph *
-make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, gboolean two_places, guint *n_together,
+make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, gboolean two_places, guint *n_together, gboolean spares,
             gboolean *is_guarded, GError **error)
 {
   g_autoptr (GPtrArray) contents = g_ptr_array_new_with_free_func (g_object_unref);
@@ -145,6 +145,7 @@ make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, gboolean two_places
   g_free (self->untrainable);
   self->untrainable = find_single_value (graph);
   graph->n_together = *n_together;
+  graph->spares_memory = spares;
   if (self->config.optimize != NULL && !self->config.optimize (graph, self->provider, error))
     return NULL;
   *n_together = graph->n_together;
@@ -200,7 +201,7 @@ plan_two_places (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainB
   part.bytes = 0;
   if (self->config.feed_slots == NULL || self->provider->klass->capture == NULL || budget->level > 0 || budget->any)
     return NULL;
-  g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, TRUE, &n_together, is_guarded, NULL);
+  g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, TRUE, &n_together, FALSE, is_guarded, NULL);
   g_autoptr (OrtrainMemoryPlan) plan = graph != NULL ? plan_within (self, graph, &part, NULL) : NULL;
   if (plan == NULL || !ortrain_program_can_overlap_feeds (plan))
     return NULL;
@@ -217,40 +218,35 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
   OrtrainMemoryPlan *overlapping = plan_two_places (self, feeds, budget, is_guarded);
   if (overlapping != NULL)
     return overlapping;
-  g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, FALSE, &n_together, is_guarded, error);
+  g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, FALSE, &n_together, FALSE, is_guarded, error);
   if (graph == NULL)
     return NULL;
   const gboolean is_searched = budget->bytes > 0 || budget->level > 0;
-  if (n_together <= 1 || !is_searched)
+  if (!is_searched || (n_together <= 1 && budget->level > 0))
     return plan_within (self, graph, budget, error);
 
-  /* A search begins with what is kept so; where it finds nothing, and for a level, with what is open between all segments. */
+  /* A search, and a level, begin with what is open between all segments: what runs again then reaches no further. */
   g_autoptr (OrtrainMemoryPlan) smallest = NULL;
   g_autoptr (GError) failure = NULL;
   OrtrainBudget part = *budget;
-  part.smallest = &smallest;
-  if (budget->level == 0)
-    {
-      OrtrainMemoryPlan *plan = plan_within (self, graph, &part, &failure);
-      if (plan != NULL || !is_over_budget (failure))
-        return return_plan (plan, &failure, error);
-      g_clear_error (&failure);
-    }
-  n_together = 1;
-  g_autoptr (OrtrainGraph) whole = make_graph (self, feeds, FALSE, &n_together, is_guarded, error);
-  if (whole == NULL)
-    return NULL;
-  g_autoptr (OrtrainMemoryPlan) found = plan_within (self, whole, &part, &failure);
-  if (found == NULL && !is_over_budget (failure))
-    return return_plan (NULL, &failure, error);
-  if (found != NULL && budget->level == 0)
-    return g_steal_pointer (&found);
   part.bytes = part.level = 0;
   g_autoptr (OrtrainMemoryPlan) base = plan_within (self, graph, &part, error);
   if (base == NULL)
     return NULL;
   const guint64 peak = ortrain_memory_plan_get_peak_bytes (base);
-  if (found != NULL ? peak < ortrain_memory_plan_get_peak_bytes (found) : peak <= budget->bytes)
+  if (budget->level == 0 && peak <= budget->bytes)
+    return g_steal_pointer (&base);
+  part = *budget;
+  part.smallest = &smallest;
+  n_together = 1;
+  g_autoptr (OrtrainGraph) whole =
+      make_graph (self, feeds, FALSE, &n_together, budget->level == 0, is_guarded, error);
+  if (whole == NULL)
+    return NULL;
+  g_autoptr (OrtrainMemoryPlan) found = plan_within (self, whole, &part, &failure);
+  if (found == NULL && !is_over_budget (failure))
+    return return_plan (NULL, &failure, error);
+  if (budget->level > 0 && (found != NULL ? peak < ortrain_memory_plan_get_peak_bytes (found) : peak <= budget->bytes))
     return g_steal_pointer (&base);
   if (found == NULL)
     ortrain_budget_set_error (error, base, smallest, budget);

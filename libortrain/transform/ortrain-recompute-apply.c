@@ -47,103 +47,145 @@ ortrain_recompute_may_run_again (const OrtrainNode *node)
   return node->outputs->len > 0;
 }
 
-/* A copy of a node in the backward pass; what its inputs became is in `copies` already; but a kept input is read
- * as it is, even where another output of its node runs again. kept: [n_values] */
-static void
-run_again (OrtrainGraph *graph, OrtrainNode *node, const gboolean *kept, guint n_values, GHashTable *copies)
+guint8 *
+ortrain_recompute_runs_new (const gboolean *kept, guint n_values)
 {
-  const guint n_inputs = node->inputs->len;
-  g_autofree OrtrainValue **inputs = g_new0 (OrtrainValue *, n_inputs + 1);
-  for (guint i = 0; i < node->inputs->len; i++)
-    {
-      if (!ortrain_recompute_reads_again (node, i))
-        continue;
-      inputs[i] = node->inputs->pdata[i];
-      OrtrainValue *copy = inputs[i] != NULL ? g_hash_table_lookup (copies, inputs[i]) : NULL;
-      if (copy != NULL && !(inputs[i]->id < n_values && kept[inputs[i]->id]))
-        inputs[i] = copy;
-    }
-  OrtrainNode *again =
-      ortrain_graph_new_node (graph, node->domain, node->op_type, node->name, inputs, n_inputs, node->outputs->len);
-  ortrain_attributes_assign (again->attributes, node->attributes);
-  g_set_object (&again->body, node->body);
-  again->op = node->op;
-  again->on_host = node->on_host;
-  again->phase = ORTRAIN_PHASE_BACKWARD;
-  again->number = node->number;
-  again->recomputes = node;
+  guint8 *run = g_new (guint8, n_values + 1);
+  for (guint v = 0; v < n_values; v++)
+    run[v] = kept[v] ? 0 : 1;
+  return run;
+}
+
+/* Copies of the values that are computed again. */
+typedef struct
+{
+  const guint8 *run;
+  guint n_values, n_runs;
+  OrtrainValue **copies; /* [n_values * n_runs]: of a value by a run of its node from 1 on, or NULL */
+} Copies;
+
+/* Whatever is not of the forward pass is there as it is. */
+static OrtrainValue *
+find_copy (const Copies *self, OrtrainValue *value, guint run)
+{
+  const guint of = value->id < self->n_values ? MIN (run, self->run[value->id]) : 0;
+  OrtrainValue *copy = of > 0 ? self->copies[(gsize) value->id * self->n_runs + of] : NULL;
+  return copy != NULL ? copy : value;
+}
+
+OrtrainNode *
+ortrain_recompute_copy_node (OrtrainGraph *graph, OrtrainNode *node)
+{
+  const guint next_number = graph->next_number;
+  OrtrainNode *copy =
+      ortrain_graph_new_node (graph, node->domain, node->op_type, node->name, NULL, 0, node->outputs->len);
+  graph->next_number = next_number;
+  ortrain_attributes_assign (copy->attributes, node->attributes);
+  g_set_object (&copy->body, node->body);
+  copy->op = node->op;
+  copy->on_host = node->on_host;
+  copy->phase = ORTRAIN_PHASE_BACKWARD;
+  copy->number = node->number;
+  copy->recomputes = node->recomputes != NULL ? node->recomputes : node;
   for (guint k = 0; k < node->outputs->len; k++)
     {
-      OrtrainValue *from = node->outputs->pdata[k], *to = again->outputs->pdata[k];
-      if (from == NULL || is_next_statistic (node, k))
-        {
-          ortrain_node_drop_output (again, k);
-          continue;
-        }
-      ortrain_value_set_shape (to, from->dtype, from->dims, from->rank);
-      g_hash_table_insert (copies, from, to);
+      const OrtrainValue *from = node->outputs->pdata[k];
+      if (from == NULL || (node->phase == ORTRAIN_PHASE_FORWARD && is_next_statistic (node, k)))
+        ortrain_node_drop_output (copy, k);
+      else
+        ortrain_value_set_shape (copy->outputs->pdata[k], from->dtype, from->dims, from->rank);
     }
+  return copy;
+}
+
+/* A copy that reads what there is in this run. */
+static void
+run_again (OrtrainGraph *graph, OrtrainNode *node, guint run, Copies *copies)
+{
+  OrtrainNode *again = ortrain_recompute_copy_node (graph, node);
+  for (guint i = 0; i < node->inputs->len; i++)
+    {
+      const gboolean reads = node->inputs->pdata[i] != NULL && ortrain_recompute_reads_again (node, i);
+      ortrain_node_set_input (again, i, reads ? find_copy (copies, node->inputs->pdata[i], run) : NULL);
+    }
+  for (guint k = 0; k < node->outputs->len; k++)
+    if (again->outputs->pdata[k] != NULL)
+      copies->copies[(gsize) ((OrtrainValue *) node->outputs->pdata[k])->id * copies->n_runs + run] =
+          again->outputs->pdata[k];
 }
 
 /* The reads of the backward pass that change. */
 static GArray *
-find_uses (OrtrainGraph *graph, const gboolean *kept)
+find_uses (OrtrainGraph *graph, const guint8 *run)
 {
   GArray *uses = g_array_new (FALSE, FALSE, sizeof (OrtrainUse));
   for (guint v = 0; v < graph->values->len; v++)
     {
       const OrtrainValue *value = graph->values->pdata[v];
-      for (guint u = 0; u < value->uses.n && !kept[v]; u++)
+      for (guint u = 0; u < value->uses.n && run[v] > 0; u++)
         if (value->uses.items[u].node->phase == ORTRAIN_PHASE_BACKWARD)
           g_array_append_val (uses, value->uses.items[u]);
     }
   return uses;
 }
 
-/* From the reads backwards. */
+/* From the reads backwards. A run of a node reads of each input the run from which on it is kept, or its own. */
 void
-ortrain_recompute_find_again (OrtrainGraph *graph, const gboolean *kept, gboolean *again)
+ortrain_recompute_find_again (OrtrainGraph *graph, const guint8 *run, guint8 *again)
 {
-  g_autofree gboolean *wanted = g_new0 (gboolean, graph->values->len + 1);
-  g_autoptr (GArray) uses = find_uses (graph, kept);
+  g_autofree guint8 *wanted = g_new0 (guint8, graph->values->len + 1); /* bits, as in `again` */
+  g_autoptr (GArray) uses = find_uses (graph, run);
   for (guint i = 0; i < uses->len; i++)
     {
-      OrtrainUse use = g_array_index (uses, OrtrainUse, i);
-      wanted[((OrtrainValue *) use.node->inputs->pdata[use.index])->id] = TRUE;
+      const OrtrainUse use = g_array_index (uses, OrtrainUse, i);
+      const guint v = ((OrtrainValue *) use.node->inputs->pdata[use.index])->id;
+      wanted[v] |= (guint8) (1u << run[v]);
     }
   for (guint i = graph->nodes->len; i-- > 0;)
     {
       const OrtrainNode *node = graph->nodes->pdata[i];
-      for (guint k = 0; k < node->outputs->len && !again[i]; k++)
+      again[i] = 0;
+      for (guint k = 0; k < node->outputs->len; k++)
+        if (node->outputs->pdata[k] != NULL)
+          again[i] |= wanted[((OrtrainValue *) node->outputs->pdata[k])->id];
+      for (guint k = 0; k < node->inputs->len && again[i] != 0; k++)
         {
-          const OrtrainValue *output = node->outputs->pdata[k];
-          again[i] = output != NULL && wanted[output->id] && !kept[output->id];
+          const OrtrainValue *input = node->inputs->pdata[k];
+          if (input == NULL || !ortrain_recompute_reads_again (node, k))
+            continue;
+          const guint of = run[input->id];
+          for (guint r = 1; r <= ORTRAIN_RECOMPUTE_MAX_RUN && of > 0; r++)
+            if (again[i] >> r & 1)
+              wanted[input->id] |= (guint8) (1u << MIN (r, of));
         }
-      for (guint k = 0; k < node->inputs->len && again[i]; k++)
-        if (node->inputs->pdata[k] != NULL && ortrain_recompute_reads_again (node, k))
-          wanted[((OrtrainValue *) node->inputs->pdata[k])->id] = TRUE;
     }
 }
 
 gboolean
-ortrain_recompute_apply (OrtrainGraph *graph, const gboolean *kept, GError **error)
+ortrain_recompute_apply (OrtrainGraph *graph, const guint8 *run, GError **error)
 {
-  g_autoptr (GArray) uses = find_uses (graph, kept); /* collected first: copies read, too */
+  g_autoptr (GArray) uses = find_uses (graph, run); /* collected first: copies read, too */
   if (uses->len == 0)
     return TRUE;
   const guint n_nodes = graph->nodes->len, n_values = graph->values->len;
-  g_autofree gboolean *again = g_new0 (gboolean, n_nodes + 1);
-  ortrain_recompute_find_again (graph, kept, again);
-  g_autoptr (GHashTable) copies = g_hash_table_new (NULL, NULL);
-  const guint next_number = graph->next_number;
+  g_autofree guint8 *again = g_new (guint8, n_nodes + 1);
+  ortrain_recompute_find_again (graph, run, again);
+  guint last = 0;
   for (guint i = 0; i < n_nodes; i++)
-    if (again[i])
-      run_again (graph, graph->nodes->pdata[i], kept, n_values, copies);
-  graph->next_number = next_number; /* copies have the numbers of what they copy */
+    for (guint r = last + 1; r <= ORTRAIN_RECOMPUTE_MAX_RUN; r++)
+      if (again[i] >> r & 1)
+        last = r;
+  g_autofree OrtrainValue **list = g_new0 (OrtrainValue *, (gsize) n_values * (last + 1));
+  Copies copies = { .run = run, .n_values = n_values, .n_runs = last + 1, .copies = list };
+  for (guint r = 1; r <= last; r++)
+    for (guint i = 0; i < n_nodes; i++)
+      if (again[i] >> r & 1)
+        run_again (graph, graph->nodes->pdata[i], r, &copies);
   for (guint i = 0; i < uses->len; i++)
     {
-      OrtrainUse use = g_array_index (uses, OrtrainUse, i);
-      ortrain_node_set_input (use.node, use.index, g_hash_table_lookup (copies, use.node->inputs->pdata[use.index]));
+      const OrtrainUse use = g_array_index (uses, OrtrainUse, i);
+      ortrain_node_set_input (use.node, use.index,
+                              find_copy (&copies, use.node->inputs->pdata[use.index], ORTRAIN_RECOMPUTE_MAX_RUN));
     }
   return ortrain_graph_sort (graph, error);
 }

@@ -82,10 +82,11 @@ cut_groups (const Search *search, guint length, gboolean *kept, gboolean *held)
 {
   OrtrainGraph *graph = search->graph;
   g_autofree gboolean *boundary = g_new0 (gboolean, graph->values->len + 1);
-  g_autofree gboolean *again = g_new0 (gboolean, graph->nodes->len + 1);
+  g_autofree guint8 *again = g_new (guint8, graph->nodes->len + 1);
   ortrain_mark_open_values (graph, search->cuts, length, boundary);
   ortrain_recompute_cut_sized (graph, search->costs, boundary, search->bytes, kept);
-  ortrain_recompute_find_again (graph, kept, again);
+  g_autofree guint8 *run = ortrain_recompute_runs_new (kept, graph->values->len);
+  ortrain_recompute_find_again (graph, run, again);
   for (guint v = 0; v < graph->values->len; v++)
     {
       const OrtrainValue *value = graph->values->pdata[v];
@@ -96,7 +97,7 @@ cut_groups (const Search *search, guint length, gboolean *kept, gboolean *held)
       for (guint u = 0; u < value->uses.n && !held[v]; u++)
         {
           const OrtrainUse use = value->uses.items[u];
-          held[v] = again[use.node->mark] && ortrain_recompute_reads_again (use.node, use.index);
+          held[v] = again[use.node->mark] != 0 && ortrain_recompute_reads_again (use.node, use.index);
         }
     }
 }
@@ -189,5 +190,7 @@ ortrain_recompute_cheap (OrtrainGraph *graph, const OrtrainProvider *provider, G
   for (guint v = 0; v < graph->values->len; v++)
     bytes[v] = bytes_of (graph->values->pdata[v]);
   ortrain_recompute_cut_cheap (graph, bytes, provider->klass->launch_bytes, kept);
-  return ortrain_recompute_apply (graph, kept, error);
+  g_autofree guint8 *run = ortrain_recompute_runs_new (kept, graph->values->len);
+  return ortrain_recompute_apply (graph, run, error) &&
+         (!graph->spares_memory || ortrain_recompute_spare_memory (graph, error));
 }

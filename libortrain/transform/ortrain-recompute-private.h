@@ -22,8 +22,16 @@ gboolean ortrain_recompute_is_saved (const OrtrainNode *node, guint output);
  * the costs of all that runs again are the least possible. */
 void ortrain_recompute_cut (OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary, gboolean *kept);
 
-/* Which nodes then run again. again: [n_nodes] by position, FALSE before. */
-void ortrain_recompute_find_again (OrtrainGraph *graph, const gboolean *kept, gboolean *again);
+/* Values are read in the backward pass as one run of their node has computed them: 0 is the forward pass, which then keeps
+ * them; r the r-th time that the node runs again. So a stretch of the forward pass may run again to its middle (run 1), and
+ * both halves once more, one after the other, each from what the run before has kept (run 2). Any numbers are valid. */
+#define ORTRAIN_RECOMPUTE_MAX_RUN 7
+
+/* [n_values]: 0 for what is kept, 1 for the rest. */
+guint8 *ortrain_recompute_runs_new (const gboolean *kept, guint n_values);
+
+/* Which nodes then run again, and how often. run: [n_values] by id. again: [n_nodes] by position, filled: bit r for run r. */
+void ortrain_recompute_find_again (OrtrainGraph *graph, const guint8 *run, guint8 *again);
 
 /* The same where shapes are not numbers. bytes: [n_values] by id. */
 void ortrain_recompute_cut_sized (OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary,
@@ -38,6 +46,12 @@ gboolean ortrain_recompute_is_read_backward (const OrtrainValue *value);
  * saved statistics. */
 gboolean ortrain_recompute_lives_anyhow (const OrtrainValue *value);
 
-/* Readers in the backward pass of values that are not kept read copies, which nodes of the backward pass compute from
- * kept values. May leave nodes without readers. */
-gboolean ortrain_recompute_apply (OrtrainGraph *graph, const gboolean *kept, GError **error);
+/* Readers in the backward pass of values that are not kept read copies, which nodes of the backward pass compute. run:
+ * [n_values] by id. May leave nodes without readers. */
+gboolean ortrain_recompute_apply (OrtrainGraph *graph, const guint8 *run, GError **error);
+/* A node of the backward pass that computes the same, and reads nothing yet. */
+OrtrainNode *ortrain_recompute_copy_node (OrtrainGraph *graph, OrtrainNode *node);
+
+/* Element-wise nodes of the backward pass compute by themselves what other element-wise nodes have computed again for
+ * several readers. After ortrain_recompute_apply (). */
+gboolean ortrain_recompute_spare_memory (OrtrainGraph *graph, GError **error);

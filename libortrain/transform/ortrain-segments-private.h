@@ -21,3 +21,7 @@ guint ortrain_find_segment (const GArray *cuts, guint node);
 
 /* Marks in `open` ([n_values]) what is open at every `length`-th cut, beginning with the cut length - 1. */
 void ortrain_mark_open_values (OrtrainGraph *graph, const GArray *cuts, guint length, gboolean *open);
+
+/* Positions of the nodes that compute the values, and of their last readers in the forward pass; G_MAXUINT: none. Both
+ * [n_values] by id. */
+void ortrain_find_value_extents (OrtrainGraph *graph, guint *first, guint *last);

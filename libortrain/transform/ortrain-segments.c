@@ -4,9 +4,8 @@
 /* Between two cuts, so many times the open bytes of either are open somewhere: ripples inside of a layer are none. */
 #define PROMINENCE 1.4
 
-/* Positions of the nodes that compute the values, and of their last readers in the forward pass; G_MAXUINT: none. */
-static void
-find_extents (OrtrainGraph *graph, guint *first, guint *last)
+void
+ortrain_find_value_extents (OrtrainGraph *graph, guint *first, guint *last)
 {
   for (guint v = 0; v < graph->values->len; v++)
     first[v] = last[v] = G_MAXUINT;
@@ -33,7 +32,7 @@ ortrain_find_segment_cuts (OrtrainGraph *graph, const guint64 *bytes)
   GArray *cuts = g_array_new (FALSE, FALSE, sizeof (OrtrainSegmentCut));
   g_autofree guint *first = g_new (guint, n_values + 1), *last = g_new (guint, n_values + 1);
   g_autofree gint64 *change = g_new0 (gint64, n_nodes + 1);
-  find_extents (graph, first, last);
+  ortrain_find_value_extents (graph, first, last);
   for (guint v = 0; v < n_values; v++)
     if (first[v] != G_MAXUINT && last[v] != G_MAXUINT && last[v] > first[v])
       {
@@ -88,7 +87,7 @@ ortrain_mark_open_values (OrtrainGraph *graph, const GArray *cuts, guint length,
 {
   const guint n_values = graph->values->len;
   g_autofree guint *first = g_new (guint, n_values + 1), *last = g_new (guint, n_values + 1);
-  find_extents (graph, first, last);
+  ortrain_find_value_extents (graph, first, last);
   for (guint v = 0; v < n_values; v++)
     {
       if (first[v] == G_MAXUINT || last[v] == G_MAXUINT)

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "memory/ortrain-order-search-private.h"
+
+#include <string.h>
+
+/* Local search around the peak. At the step with the most live bytes, each block that only waits there is a reason for two
+ * moves: the tasks that make it, and all that depend on them, run after that step; or the tasks that read it last, and all that
+ * they depend on, run before it. The move after which the steps between need least is made, as long as that is less than the
+ * peak. */
+
+#define MAX_WORK 20000000 /* tasks and operands that are looked at */
+#define LEAST_PART 256    /* of the peak: smaller blocks are no reason */
+#define MAX_WINDOW 96     /* tasks that a move goes past */
+
+typedef struct
+{
+  guint32 *first; /* [n + 1] */
+  guint32 *items;
+} Lists;
+
+typedef struct
+{
+  const OrtrainOrderProblem *problem;
+  guint32 *order, *position;
+  gsize *live;      /* [n_tasks]: bytes while the task at a position runs */
+  gsize *before;    /* [n_tasks + 1]: bytes before it */
+  Lists readers;    /* of blocks: tasks, each once */
+  Lists makers;     /* of blocks */
+  Lists successors; /* of tasks */
+  Lists predecessors;
+  guint32 *begins;  /* [n_blocks]: position of the first maker */
+  guint32 *ends;    /* [n_blocks]: position of the last reader, or 0 */
+  gboolean *is_new; /* [n_tasks]: by position: no moves have been tried there since something near has moved */
+  guint32 *left;    /* [n_blocks]: scratch */
+  guint8 *state;    /* [n_blocks]: scratch: BLOCK_… */
+  gboolean *moves;  /* [n_tasks]: scratch: those of a move, and what depends on them */
+  guint32 *marked;  /* [n_tasks]: scratch: the same as a list */
+  guint n_marked;
+  guint32 *trial;   /* [n_tasks]: scratch: the tasks of a window in a new order */
+  guint32 *best;    /* [n_tasks]: scratch */
+  guint64 work;
+} Search;
+
+enum
+{
+  BLOCK_SEEN = 1,
+  BLOCK_EXISTS = 2,
+};
+
+static void
+lists_init (Lists *self, guint n, const guint32 *owners, const guint32 *items, guint n_items)
+{
+  self->first = g_new0 (guint32, n + 2);
+  self->items = g_new (guint32, n_items + 1);
+  for (guint i = 0; i < n_items; i++)
+    self->first[owners[i] + 2]++;
+  for (guint i = 2; i <= n + 1; i++)
+    self->first[i] += self->first[i - 1];
+  for (guint i = 0; i < n_items; i++)
+    self->items[self->first[owners[i] + 1]++] = items[i];
+}
+
+static void
+lists_clear (Lists *self)
+{
+  g_free (self->first);
+  g_free (self->items);
+}
+
+/* Tasks by the blocks that they make or read. */
+static void
+list_by_block (Lists *self, const OrtrainOrderProblem *problem, gboolean reads)
+{
+  const GArray *blocks = reads ? problem->reads : problem->makes;
+  g_autofree guint32 *tasks = g_new (guint32, blocks->len + 1);
+  for (guint t = 0; t < problem->n_tasks; t++)
+    {
+      const OrtrainTask *task = &problem->tasks[t];
+      const guint first = reads ? task->first_read : task->first_make, n = reads ? task->n_reads : task->n_makes;
+      for (guint i = first; i < first + n; i++)
+        tasks[i] = t;
+    }
+  lists_init (self, problem->n_blocks, (const guint32 *) blocks->data, tasks, blocks->len);
+}
+
+static void
+search_init (Search *self, const OrtrainOrderProblem *problem, guint32 *order)
+{
+  const guint n = problem->n_tasks, n_edges = problem->edges->len;
+  const OrtrainTaskEdge *edges = (const OrtrainTaskEdge *) problem->edges->data;
+  g_autofree guint32 *from = g_new (guint32, n_edges + 1), *to = g_new (guint32, n_edges + 1);
+  *self = (Search){ .problem = problem, .order = order };
+  self->position = g_new (guint32, n + 1);
+  self->live = g_new (gsize, n + 1);
+  self->before = g_new (gsize, n + 1);
+  self->begins = g_new (guint32, problem->n_blocks + 1);
+  self->ends = g_new (guint32, problem->n_blocks + 1);
+  self->is_new = g_new0 (gboolean, n + 1);
+  self->left = g_new0 (guint32, problem->n_blocks + 1);
+  self->state = g_new0 (guint8, problem->n_blocks + 1);
+  self->moves = g_new0 (gboolean, n + 1);
+  self->marked = g_new (guint32, n + 1);
+  self->trial = g_new (guint32, n + 1);
+  self->best = g_new (guint32, n + 1);
+  list_by_block (&self->readers, problem, TRUE);
+  list_by_block (&self->makers, problem, FALSE);
+  for (guint e = 0; e < n_edges; e++)
+    {
+      from[e] = edges[e].from;
+      to[e] = edges[e].to;
+    }
+  lists_init (&self->successors, n, from, to, n_edges);
+  lists_init (&self->predecessors, n, to, from, n_edges);
+}
+
+static void
+search_clear (Search *self)
+{
+  g_free (self->position);
+  g_free (self->live);
+  g_free (self->before);
+  g_free (self->begins);
+  g_free (self->ends);
+  g_free (self->is_new);
+  g_free (self->left);
+  g_free (self->state);
+  g_free (self->moves);
+  g_free (self->marked);
+  g_free (self->trial);
+  g_free (self->best);
+  lists_clear (&self->readers);
+  lists_clear (&self->makers);
+  lists_clear (&self->successors);
+  lists_clear (&self->predecessors);
+}
+
+/* What is there of a block when the task at position `begin` is about to run. */
+static void
+enter_block (Search *self, guint32 block, guint begin)
+{
+  if (self->state[block] & BLOCK_SEEN)
+    return;
+  guint32 left = 0;
+  gboolean exists = FALSE;
+  for (guint i = self->readers.first[block]; i < self->readers.first[block + 1]; i++)
+    left += self->position[self->readers.items[i]] >= begin;
+  for (guint i = self->makers.first[block]; i < self->makers.first[block + 1]; i++)
+    exists = exists || self->position[self->makers.items[i]] < begin;
+  self->left[block] = left;
+  self->state[block] = BLOCK_SEEN | (exists ? BLOCK_EXISTS : 0);
+  self->work += self->readers.first[block + 1] - self->readers.first[block];
+}
+
+/* Whether a block that is about to be made takes the place of one that its task reads last. */
+static gboolean
+runs_over (Search *self, guint32 block, guint begin)
+{
+  const OrtrainTaskBlock *made = &self->problem->blocks[block];
+  for (guint i = 0; i < made->n_over; i++)
+    {
+      const guint32 other = made->over[i];
+      enter_block (self, other, begin);
+      if (self->left[other] == 1 && (self->state[other] & BLOCK_EXISTS) && !self->problem->blocks[other].kept)
+        return TRUE;
+    }
+  return FALSE;
+}
+
+/* The most live bytes while the tasks run one after the other from position `begin` on, in an order of their own. live,
+ * before: by task, or NULL. */
+static gsize
+measure (Search *self, const guint32 *tasks, guint n, guint begin, gsize *live, gsize *before)
+{
+  const OrtrainOrderProblem *problem = self->problem;
+  const guint32 *makes = (const guint32 *) problem->makes->data, *reads = (const guint32 *) problem->reads->data;
+  gsize now = begin > 0 ? self->before[begin] : 0, most = 0;
+  for (guint k = 0; k < n; k++)
+    {
+      const OrtrainTask *task = &problem->tasks[tasks[k]];
+      gsize passing = task->workspace, over = 0;
+      if (before != NULL)
+        before[k] = now;
+      for (guint i = task->first_make; i < task->first_make + task->n_makes; i++)
+        {
+          const guint32 block = makes[i];
+          enter_block (self, block, begin);
+          if (self->state[block] & BLOCK_EXISTS)
+            continue;
+          self->state[block] |= BLOCK_EXISTS;
+          over += runs_over (self, block, begin) ? problem->blocks[block].bytes : 0;
+          *(self->left[block] > 0 || problem->blocks[block].kept ? &now : &passing) += problem->blocks[block].bytes;
+        }
+      if (live != NULL)
+        live[k] = now + passing - over;
+      most = MAX (most, now + passing - over);
+      for (guint i = task->first_read; i < task->first_read + task->n_reads; i++)
+        {
+          const guint32 block = reads[i];
+          enter_block (self, block, begin);
+          if (--self->left[block] == 0 && (self->state[block] & BLOCK_EXISTS) && !problem->blocks[block].kept)
+            now -= problem->blocks[block].bytes;
+        }
+      self->work += task->n_makes + task->n_reads;
+    }
+  for (guint k = 0; k < n; k++)
+    {
+      const OrtrainTask *task = &problem->tasks[tasks[k]];
+      for (guint i = task->first_make; i < task->first_make + task->n_makes; i++)
+        self->state[makes[i]] = 0;
+      for (guint i = task->first_read; i < task->first_read + task->n_reads; i++)
+        self->state[reads[i]] = 0;
+    }
+  return most;
+}
+
+static void
+mark (Search *self, guint32 task)
+{
+  if (self->moves[task])
+    return;
+  self->moves[task] = TRUE;
+  self->marked[self->n_marked++] = task;
+}
+
+static void
+clear_marks (Search *self)
+{
+  while (self->n_marked > 0)
+    self->moves[self->marked[--self->n_marked]] = FALSE;
+}
+
+/* Marks what depends on marked tasks of the window, or what those depend on. */
+static void
+close_move (Search *self, guint begin, guint end, gboolean forwards)
+{
+  const Lists *next = forwards ? &self->successors : &self->predecessors;
+  for (guint k = 0; k < end - begin; k++)
+    {
+      const guint32 task = self->order[forwards ? begin + k : end - 1 - k];
+      if (!self->moves[task])
+        continue;
+      for (guint i = next->first[task]; i < next->first[task + 1]; i++)
+        mark (self, next->items[i]);
+      self->work += next->first[task + 1] - next->first[task];
+    }
+}
+
+typedef struct
+{
+  guint begin, end; /* of the window, which `best` has in its new order */
+  gsize most;
+} Move;
+
+/* The window with its marked tasks after, or before, all others. */
+static void
+try_window (Search *self, guint begin, guint end, gboolean after, Move *best)
+{
+  guint n = 0;
+  for (guint pass = 0; pass < 2; pass++)
+    for (guint k = begin; k < end; k++)
+      if (self->moves[self->order[k]] == (pass == (after ? 1 : 0)))
+        self->trial[n++] = self->order[k];
+  const gsize most = measure (self, self->trial, n, begin, NULL, NULL);
+  if (most >= best->most)
+    return;
+  *best = (Move){ begin, end, most };
+  memcpy (self->best, self->trial, n * sizeof *self->best);
+}
+
+/* The tasks that make a block, and what depends on them, run after the peak: right after it, or as late as can be. */
+static void
+try_later (Search *self, guint32 block, guint peak, guint phase_end, Move *best)
+{
+  const guint begin = self->begins[block];
+  if (begin >= peak || peak - begin > MAX_WINDOW ||
+      self->problem->tasks[self->order[begin]].phase != self->problem->tasks[self->order[peak]].phase)
+    return;
+  mark (self, self->order[begin]);
+  close_move (self, begin, peak + 1, TRUE);
+  if (!self->moves[self->order[peak]])
+    {
+      guint end = peak + 1;
+      try_window (self, begin, end, TRUE, best);
+      while (end < phase_end && end - begin < MAX_WINDOW && !self->moves[self->order[end]])
+        end++;
+      if (end > peak + 1)
+        try_window (self, begin, end, TRUE, best);
+    }
+  clear_marks (self);
+}
+
+/* The tasks that read a block after the peak, and what they depend on, run before it: right before, or as soon as can be. */
+static void
+try_sooner (Search *self, guint32 block, guint peak, guint phase_begin, guint phase_end, Move *best)
+{
+  const guint end = self->ends[block];
+  if (end <= peak || end - peak > MAX_WINDOW || end >= phase_end)
+    return;
+  for (guint i = self->readers.first[block]; i < self->readers.first[block + 1]; i++)
+    if (self->position[self->readers.items[i]] > peak)
+      mark (self, self->readers.items[i]);
+  close_move (self, peak, end + 1, FALSE);
+  if (!self->moves[self->order[peak]])
+    {
+      guint begin = peak;
+      try_window (self, begin, end + 1, FALSE, best);
+      while (begin > phase_begin && end - begin < MAX_WINDOW && !self->moves[self->order[begin - 1]])
+        begin--;
+      if (begin < peak)
+        try_window (self, begin, end + 1, FALSE, best);
+    }
+  clear_marks (self);
+}
+
+static gboolean
+reads_or_makes (const OrtrainOrderProblem *problem, const OrtrainTask *task, guint32 block)
+{
+  const guint32 *makes = (const guint32 *) problem->makes->data, *reads = (const guint32 *) problem->reads->data;
+  for (guint i = task->first_make; i < task->first_make + task->n_makes; i++)
+    if (makes[i] == block)
+      return TRUE;
+  for (guint i = task->first_read; i < task->first_read + task->n_reads; i++)
+    if (reads[i] == block)
+      return TRUE;
+  return FALSE;
+}
+
+/* Whether it is there at that position, and is neither made nor read by the task there. */
+static gboolean
+waits (const Search *self, guint32 block, guint position)
+{
+  return self->begins[block] < position && self->ends[block] > position && !self->problem->blocks[block].kept &&
+         !reads_or_makes (self->problem, &self->problem->tasks[self->order[position]], block);
+}
+
+/* Whether the most live bytes of a window would be less than they are. */
+static gboolean
+is_better (const Search *self, const Move *move)
+{
+  gsize most = 0;
+  for (guint k = move->begin; k < move->end; k++)
+    most = MAX (most, self->live[k]);
+  return move->most < most;
+}
+
+static void
+measure_block (Search *self, guint32 block)
+{
+  guint32 begin = G_MAXUINT32, end = 0;
+  for (guint i = self->makers.first[block]; i < self->makers.first[block + 1]; i++)
+    begin = MIN (begin, self->position[self->makers.items[i]]);
+  for (guint i = self->readers.first[block]; i < self->readers.first[block + 1]; i++)
+    end = MAX (end, self->position[self->readers.items[i]]);
+  self->begins[block] = begin;
+  self->ends[block] = end;
+}
+
+/* After the tasks of a window have moved: what is live outside of it has not changed. */
+static void
+measure_window (Search *self, guint begin, guint end)
+{
+  const OrtrainOrderProblem *problem = self->problem;
+  const guint32 *makes = (const guint32 *) problem->makes->data, *reads = (const guint32 *) problem->reads->data;
+  const guint n = problem->n_tasks;
+  for (guint k = begin; k < end; k++)
+    self->position[self->order[k]] = k;
+  for (guint k = begin; k < end; k++)
+    {
+      const OrtrainTask *task = &problem->tasks[self->order[k]];
+      for (guint i = task->first_make; i < task->first_make + task->n_makes; i++)
+        measure_block (self, makes[i]);
+      for (guint i = task->first_read; i < task->first_read + task->n_reads; i++)
+        measure_block (self, reads[i]);
+    }
+  for (guint k = begin > MAX_WINDOW ? begin - MAX_WINDOW : 0; k < MIN (end + MAX_WINDOW, n); k++)
+    self->is_new[k] = TRUE;
+  measure (self, self->order + begin, end - begin, begin, self->live + begin, self->before + begin);
+}
+
+/* Of the moves around one position, makes the one with the lowest window. FALSE: none helps. */
+static gboolean
+lower_at (Search *self, guint peak, guint phase_begin, guint phase_end)
+{
+  const gsize bytes = self->live[peak];
+  Move best = { .most = bytes };
+  self->is_new[peak] = FALSE;
+  self->work += self->problem->n_blocks / 8;
+  for (guint32 b = 0; b < self->problem->n_blocks && self->work < MAX_WORK; b++)
+    {
+      if (self->problem->blocks[b].bytes <= bytes / LEAST_PART || !waits (self, b, peak))
+        continue;
+      try_later (self, b, peak, phase_end, &best);
+      try_sooner (self, b, peak, phase_begin, phase_end, &best);
+    }
+  if (best.most >= bytes || !is_better (self, &best))
+    return FALSE;
+  memcpy (self->order + best.begin, self->best, (best.end - best.begin) * sizeof *self->order);
+  measure_window (self, best.begin, best.end);
+  return TRUE;
+}
+
+/* All positions with more live bytes than their neighbours, in every phase. FALSE: no move helps any more. */
+static gboolean
+lower_peaks (Search *self)
+{
+  const guint n = self->problem->n_tasks;
+  gboolean any = FALSE;
+  for (guint begin = 0, end; begin < n; begin = end)
+    {
+      const guint phase = self->problem->tasks[self->order[begin]].phase;
+      for (end = begin + 1; end < n && self->problem->tasks[self->order[end]].phase == phase;)
+        end++;
+      for (guint k = begin; k < end && self->work < MAX_WORK; k++)
+        while (self->is_new[k] && (k == begin || self->live[k] > self->live[k - 1]) && (k + 1 >= end || self->live[k] >= self->live[k + 1]) &&
+               self->work < MAX_WORK && lower_at (self, k, begin, end))
+          any = TRUE;
+    }
+  return any;
+}
+
+gsize
+ortrain_order_problem_lower_peak (const OrtrainOrderProblem *problem, guint32 *order)
+{
+  Search self;
+  gsize most = 0;
+  search_init (&self, problem, order);
+  measure_window (&self, 0, problem->n_tasks);
+  while (self.work < MAX_WORK && lower_peaks (&self))
+    ;
+  for (guint k = 0; k < problem->n_tasks; k++)
+    most = MAX (most, self.live[k]);
+  search_clear (&self);
+  return most;
+}
