@@ -166,7 +166,7 @@ struct _OrtrainGraph
   const char *gradients_kept; /* why gradients of parameters wait for the update phase; static, NULL: they do not */
   guint n_together; /* segments of the forward pass between which the pass recompute-cheap keeps what is open; 0: it
                                * chooses, and writes it here */
-  gboolean spares_memory; /* passes prefer less memory to less arithmetic */
+  gboolean spares_memory;  /* passes prefer less memory to less arithmetic */
   GHashTable *known_notes; /* the same, as a set; or NULL */
   guint n_contradicted;    /* of them, counted beyond the first few that have a note */
   OrtrainGraphEdit *edit;

@@ -18,9 +18,9 @@
 struct _OrtrainBudgetChain
 {
   OrtrainChain chain;
-  GPtrArray *kept;   /* of gboolean [n_values]: by rate */
-  guint *rate;       /* [options]: the one that it stems from */
-  gboolean *always;  /* [n_values]: kept whatever runs again */
+  GPtrArray *kept;  /* of gboolean [n_values]: by rate */
+  guint *rate;      /* [options]: the one that it stems from */
+  gboolean *always; /* [n_values]: kept whatever runs again */
 };
 
 void
@@ -68,10 +68,10 @@ is_open_behind (const OrtrainBudgetSearch *search, guint value, guint segment)
 
 typedef struct
 {
-  guint64 *forward;   /* [n_segments]: most bytes of its own in the forward pass */
-  guint64 *kept;      /* [n_segments]: kept for the backward pass, or open behind it; without what is kept in any case */
-  guint64 *always;    /* [n_segments]: kept in any case */
-  guint64 *backward;  /* [n_segments]: most bytes while it runs backward, without what earlier segments keep */
+  guint64 *forward;  /* [n_segments]: most bytes of its own in the forward pass */
+  guint64 *kept;     /* [n_segments]: kept for the backward pass, or open behind it; without what is kept in any case */
+  guint64 *always;   /* [n_segments]: kept in any case */
+  guint64 *backward; /* [n_segments]: most bytes while it runs backward, without what earlier segments keep */
   guint64 *gradients; /* [n_segments]: when it begins to run backward, without what it and earlier segments keep */
 } Profile;
 
@@ -107,7 +107,8 @@ find_forward_value (const OrtrainBudgetSearch *search, const OrtrainValue *value
     return G_MAXUINT;
   const OrtrainValue *output = ortrain_node_output (original, value->output_index);
   const OrtrainValue *same = output != NULL ? ortrain_graph_find_value (search->graph, output->name) : NULL;
-  return same != NULL && same->producer != NULL && same->producer->phase == ORTRAIN_PHASE_FORWARD ? same->id : G_MAXUINT;
+  return same != NULL && same->producer != NULL && same->producer->phase == ORTRAIN_PHASE_FORWARD ? same->id
+                                                                                                  : G_MAXUINT;
 }
 
 /* For each step, the segment that it belongs to: in the forward pass that of its node; in the backward pass, the last one of
@@ -166,9 +167,10 @@ profile_measure (Profile *self, const OrtrainBudgetSearch *search, const Ortrain
   const guint n = search->n_segments, n_steps = plan->n_steps;
   const gint32 first_backward = (gint32) plan->first_backward, last_step = (gint32) n_steps - 1;
   g_autofree guint *segments = find_step_segments (search, plan);
-  g_autofree gint32 *ends = g_new0 (gint32, n + 1);     /* the last forward step of each segment */
-  g_autofree guint64 *held = g_new0 (guint64, n + 1);   /* bytes of each that wait for the backward pass */
-  g_autofree gint64 *live = g_new0 (gint64, n_steps + 2); /* while a step runs; in the forward pass without earlier segments */
+  g_autofree gint32 *ends = g_new0 (gint32, n + 1);   /* the last forward step of each segment */
+  g_autofree guint64 *held = g_new0 (guint64, n + 1); /* bytes of each that wait for the backward pass */
+  g_autofree gint64 *live =
+      g_new0 (gint64, n_steps + 2); /* while a step runs; in the forward pass without earlier segments */
   g_autofree gint64 *waiting = g_new0 (gint64, n_steps + 2); /* between a step and the one before */
   for (gint32 s = 0; s < first_backward; s++)
     ends[segments[s]] = s;
@@ -227,7 +229,8 @@ find_always (OrtrainBudgetSearch *search, OrtrainBudgetChain *self)
   for (guint v = 0; v < search->n_values; v++)
     {
       const OrtrainNode *producer = ((OrtrainValue *) search->graph->values->pdata[v])->producer;
-      self->always[v] = producer != NULL && producer->phase == ORTRAIN_PHASE_FORWARD && search->work[producer->mark] < 0;
+      self->always[v] =
+          producer != NULL && producer->phase == ORTRAIN_PHASE_FORWARD && search->work[producer->mark] < 0;
     }
 }
 

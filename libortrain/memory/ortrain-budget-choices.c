@@ -252,7 +252,8 @@ add_cuts (OrtrainBudgetSearch *self, const gboolean *boundary)
       for (guint m = 1; m <= self->n_mixtures; m++)
         ortrain_budget_search_add_part (self, mix (self, last, list->pdata[c], m), 0, 0, 1);
       for (guint m = 1; m <= ORTRAIN_BUDGET_FEW_OFFLOADS && self->offload_work > 0; m++)
-        ortrain_budget_search_add_part (self, mix (self, last, list->pdata[c], self->n_mixtures), 0, m, ORTRAIN_BUDGET_FEW_OFFLOADS);
+        ortrain_budget_search_add_part (self, mix (self, last, list->pdata[c], self->n_mixtures), 0, m,
+                                        ORTRAIN_BUDGET_FEW_OFFLOADS);
     }
 }
 

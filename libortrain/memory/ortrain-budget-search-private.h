@@ -21,7 +21,7 @@ typedef struct
   guint64 live;        /* bytes that are live between the forward and the backward pass: no plan needs less */
   guint64 promise;     /* about what a plan needs of the arena */
   guint index;
-  gboolean was_tried;  /* scratch */
+  gboolean was_tried; /* scratch */
 } OrtrainBudgetChoice;
 
 typedef struct
@@ -35,10 +35,10 @@ typedef struct
   guint *ends;    /* [n_segments]: position of the last node of each */
   guint n_segments, n_mixtures;
   guint *first, *last; /* [n_values]: positions in the forward pass of the producer and the last reader, or G_MAXUINT */
-  double offload_work;   /* of a byte that is copied out and back; 0: nothing is offloaded */
-  gboolean *offloadable; /* [n_values]: roots */
-  GArray *cuts;          /* of OrtrainSegmentCut; few of them make no segments */
-  GPtrArray *choices;    /* of OrtrainBudgetChoice */
+  double offload_work; /* of a byte that is copied out and back; 0: nothing is offloaded */
+  gboolean *offloadable;     /* [n_values]: roots */
+  GArray *cuts;              /* of OrtrainSegmentCut; few of them make no segments */
+  GPtrArray *choices;        /* of OrtrainBudgetChoice */
   OrtrainBudgetChain *chain; /* what segments take, as plans say; or NULL */
 } OrtrainBudgetSearch;
 

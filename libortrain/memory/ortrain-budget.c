@@ -24,7 +24,7 @@ typedef struct
   const OrtrainBudgetChoice
       *taken;              /* the one that was found, or needs least: of `smallest`; NULL: the graph as it is does */
   gboolean taken_overlaps; /* and how it was planned */
-  guint64 least; /* bytes that a plan was seen to need */
+  guint64 least;           /* bytes that a plan was seen to need */
 } Search;
 
 /* The last, with which the least is kept, is one of them. */

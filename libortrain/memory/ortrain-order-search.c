@@ -36,8 +36,8 @@ typedef struct
   gboolean *moves;  /* [n_tasks]: scratch: those of a move, and what depends on them */
   guint32 *marked;  /* [n_tasks]: scratch: the same as a list */
   guint n_marked;
-  guint32 *trial;   /* [n_tasks]: scratch: the tasks of a window in a new order */
-  guint32 *best;    /* [n_tasks]: scratch */
+  guint32 *trial; /* [n_tasks]: scratch: the tasks of a window in a new order */
+  guint32 *best;  /* [n_tasks]: scratch */
   guint64 work;
 } Search;
 
@@ -411,8 +411,9 @@ lower_peaks (Search *self)
       for (end = begin + 1; end < n && self->problem->tasks[self->order[end]].phase == phase;)
         end++;
       for (guint k = begin; k < end && self->work < MAX_WORK; k++)
-        while (self->is_new[k] && (k == begin || self->live[k] > self->live[k - 1]) && (k + 1 >= end || self->live[k] >= self->live[k + 1]) &&
-               self->work < MAX_WORK && lower_at (self, k, begin, end))
+        while (self->is_new[k] && (k == begin || self->live[k] > self->live[k - 1]) &&
+               (k + 1 >= end || self->live[k] >= self->live[k + 1]) && self->work < MAX_WORK &&
+               lower_at (self, k, begin, end))
           any = TRUE;
     }
   return any;

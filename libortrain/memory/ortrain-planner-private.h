@@ -89,8 +89,8 @@ typedef struct
   gboolean takes_graph;           /* the plan is of the graph itself, which changes and is of no use to others then */
   gboolean overlaps_offloads;     /* other steps run meanwhile, which takes memory for longer */
   gboolean lowers_peak;           /* the order of steps is searched further around the peak */
-  gsize useless_above;            /* a larger arena is as good as none: then there is no search for places; 0: any is of use */
-  gboolean without_search;        /* values get the place that an allocator would give them, one step after the other */
+  gsize useless_above;     /* a larger arena is as good as none: then there is no search for places; 0: any is of use */
+  gboolean without_search; /* values get the place that an allocator would give them, one step after the other */
 } OrtrainPlanRequest;
 
 /* graph: numbers for shapes; it is not changed, the plan is of a copy, unless it is taken. Takes no memory but for its

@@ -15,7 +15,7 @@
 
 #define MAX_UNITS 1600
 #define LEAST_UNITS(n) (64 + 2 * (n)) /* roundings of as many blocks are a part of that */
-#define MAX_STEPS 12000000 /* about: of the innermost loop */
+#define MAX_STEPS 12000000            /* about: of the innermost loop */
 
 #define KEEP 0x8000u /* a decision: that, and an option; or else a boundary to split at */
 #define NO_DECISION 0xffffu
@@ -85,8 +85,7 @@ solver_init (Solver *self, const OrtrainChain *chain)
   for (guint t = 0; t < n; t++)
     n_options += chain->blocks[t].n_options;
   *self = (Solver){ .chain = chain, .n = n };
-  self->n_units =
-      (guint) CLAMP (MAX_STEPS / (n_pairs * (n / 3 + n_options / n + 1)), LEAST_UNITS (n), MAX_UNITS);
+  self->n_units = (guint) CLAMP (MAX_STEPS / (n_pairs * (n / 3 + n_options / n + 1)), LEAST_UNITS (n), MAX_UNITS);
   self->unit = measure_most (chain) / (self->n_units - n) + 1;
   self->open = g_new0 (guint, (gsize) (n + 1) * (n + 1));
   self->forward = g_new0 (guint, (gsize) (n + 1) * (n + 1));

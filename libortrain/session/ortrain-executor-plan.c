@@ -239,8 +239,7 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
   part = *budget;
   part.smallest = &smallest;
   n_together = 1;
-  g_autoptr (OrtrainGraph) whole =
-      make_graph (self, feeds, FALSE, &n_together, budget->level == 0, is_guarded, error);
+  g_autoptr (OrtrainGraph) whole = make_graph (self, feeds, FALSE, &n_together, budget->level == 0, is_guarded, error);
   if (whole == NULL)
     return NULL;
   g_autoptr (OrtrainMemoryPlan) found = plan_within (self, whole, &part, &failure);

@@ -14,8 +14,9 @@ static gboolean
 is_link (const OrtrainNode *node, const OrtrainValue *like)
 {
   return node != NULL && node->recomputes != NULL && node->phase == ORTRAIN_PHASE_BACKWARD && node->op != NULL &&
-         (node->op->flags & ORTRAIN_OP_POINTWISE) && !(node->op->flags & ORTRAIN_OP_RANDOM) && node->outputs->len == 1 &&
-         node->body == NULL && ortrain_value_same_shape (ortrain_node_output (node, 0), like);
+         (node->op->flags & ORTRAIN_OP_POINTWISE) && !(node->op->flags & ORTRAIN_OP_RANDOM) &&
+         node->outputs->len == 1 && node->body == NULL &&
+         ortrain_value_same_shape (ortrain_node_output (node, 0), like);
 }
 
 /* The node, and those before it that are links. FALSE: there are too many. */

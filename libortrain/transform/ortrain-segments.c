@@ -24,7 +24,8 @@ ortrain_find_value_extents (OrtrainGraph *graph, guint *first, guint *last)
 }
 
 /* Valleys of the curve of open bytes: from each descent by PROMINENCE to the next ascent by as much, the first of the
- * lowest places. */
+ * lowest places. Where passes prefer less memory, the last: what is open there is what the next segment reads, as the output
+ * of a ReLU, not what it is computed from in one step. */
 GArray *
 ortrain_find_segment_cuts (OrtrainGraph *graph, const guint64 *bytes)
 {
@@ -54,7 +55,7 @@ ortrain_find_segment_cuts (OrtrainGraph *graph, const guint64 *bytes)
           falling = open > 0 && (double) highest >= PROMINENCE * (double) open;
           lowest = (OrtrainSegmentCut){ .node = t, .open = open };
         }
-      else if (open < lowest.open)
+      else if (open < lowest.open || (graph->spares_memory && open == lowest.open))
         lowest = (OrtrainSegmentCut){ .node = t, .open = open };
       else if ((double) open >= PROMINENCE * (double) lowest.open)
         {
