@@ -72,7 +72,7 @@ typedef struct
   guint64 *kept;     /* [n_segments]: kept for the backward pass, or open behind it; without what is kept in any case */
   guint64 *always;   /* [n_segments]: kept in any case */
   guint64 *backward; /* [n_segments]: most bytes while it runs backward, without what earlier segments keep */
-  guint64 *gradients; /* [n_segments]: when it begins to run backward, without what it and earlier segments keep */
+  guint64 *gradients; /* [n_segments]: that wait when it begins to run backward, and until the end */
 } Profile;
 
 static void
@@ -168,12 +168,18 @@ profile_measure (Profile *self, const OrtrainBudgetSearch *search, const Ortrain
   const gint32 first_backward = (gint32) plan->first_backward, last_step = (gint32) n_steps - 1;
   g_autofree guint *segments = find_step_segments (search, plan);
   g_autofree gint32 *ends = g_new0 (gint32, n + 1);   /* the last forward step of each segment */
+  g_autofree gint32 *begins = g_new (gint32, n + 1);  /* the first backward step of each */
   g_autofree guint64 *held = g_new0 (guint64, n + 1); /* bytes of each that wait for the backward pass */
   g_autofree gint64 *live =
       g_new0 (gint64, n_steps + 2); /* while a step runs; in the forward pass without earlier segments */
-  g_autofree gint64 *waiting = g_new0 (gint64, n_steps + 2); /* between a step and the one before */
   for (gint32 s = 0; s < first_backward; s++)
     ends[segments[s]] = s;
+  for (guint t = 0; t < n; t++)
+    begins[t] = last_step;
+  for (gint32 s = last_step; s >= first_backward; s--)
+    begins[segments[s]] = s;
+  for (guint t = n - 1; t-- > 0;) /* one without steps of its own begins with the one before */
+    begins[t] = MAX (begins[t], begins[t + 1]);
   for (guint b = 0; b < plan->n_values; b++)
     {
       const OrtrainPlanValue *value = &plan->values[b];
@@ -196,24 +202,23 @@ profile_measure (Profile *self, const OrtrainBudgetSearch *search, const Ortrain
       if (first < first_backward)
         add_range (live, first, MIN (MIN (last, ends[owner]), first_backward - 1), value->bytes);
       add_range (live, MAX (first, first_backward), last, value->bytes);
-      add_range (waiting, first + 1, last, value->bytes);
+      /* gradients that wait to the end, such as that of an embedding that the loss reads, too */
+      if (first >= first_backward && last >= begins[0])
+        for (guint t = 0; t < n; t++)
+          self->gradients[t] += first < begins[t] ? value->bytes : 0;
     }
   for (guint t = 1; t < n; t++)
     held[t] += held[t - 1];
-  guint64 sum = 0, between = 0;
-  guint begun = n; /* segments from this one on have begun to run backward */
+  guint64 sum = 0;
   for (gint32 s = 0; s <= last_step; s++)
     {
       const guint t = segments[s];
       sum += (guint64) live[s];
-      between += (guint64) waiting[s];
       if (s < first_backward)
         {
           self->forward[t] = MAX (self->forward[t], sum);
           continue;
         }
-      for (; begun > t; begun--)
-        self->gradients[begun - 1] = between - MIN (between, held[begun - 1]);
       const guint64 before = t > 0 ? held[t - 1] : 0;
       self->backward[t] = MAX (self->backward[t], sum - MIN (sum, before));
     }
@@ -277,8 +282,9 @@ is_useless (const OrtrainChainOption *options, guint n, guint k)
   for (guint other = 0; other < n; other++)
     {
       const OrtrainChainOption *a = &options[other], *b = &options[k];
-      const gboolean same = a->kept == b->kept && a->peak == b->peak && a->work == b->work;
-      if (other != k && a->kept <= b->kept && a->peak <= b->peak && a->work <= b->work && (!same || other < k))
+      const gboolean same = a->kept == b->kept && a->forward == b->forward && a->peak == b->peak && a->work == b->work;
+      if (other != k && a->kept <= b->kept && a->forward <= b->forward && a->peak <= b->peak && a->work <= b->work &&
+          (!same || other < k))
         return TRUE;
     }
   return FALSE;
@@ -308,10 +314,11 @@ build_chain (const OrtrainBudgetSearch *search, OrtrainBudgetChain *self, const 
           const Profile *profile = &profiles[r];
           block->forward = MIN (block->forward, profile->forward[t]);
           block->gradients = MIN (block->gradients, profile->gradients[t]);
-          options[r] = (OrtrainChainOption){ profile->kept[t], profile->backward[t] + always,
-                                             measure_work (search, again[r], t) };
+          options[r] = (OrtrainChainOption){ profile->kept[t], profile->forward[t] + always,
+                                             profile->backward[t] + always, measure_work (search, again[r], t) };
         }
       block->forward += always;
+      block->gradients += t + 1 < n ? chain->open[t + 1] : 0; /* as large as what they are gradients of */
       for (guint r = 0; r < n_rates; r++)
         if (!is_useless (options, n_rates, r))
           {

@@ -10,14 +10,15 @@
 
 typedef struct
 {
-  guint64 kept; /* bytes that wait for the backward run, with what is open at the boundary behind the block */
-  guint64 peak; /* most bytes during the backward run, with those that are kept, and the gradients that come in */
-  double work;  /* of what runs again within the backward run */
+  guint64 kept;    /* bytes that wait for the backward run, with what is open at the boundary behind the block */
+  guint64 forward; /* most bytes during the forward run that keeps them, without what is open at the boundary before */
+  guint64 peak;    /* most bytes during the backward run, with those that are kept, and the gradients that come in */
+  double work;     /* of what runs again within the backward run */
 } OrtrainChainOption;
 
 typedef struct
 {
-  guint64 forward;   /* most bytes during a forward run, without what is open at the boundary before it */
+  guint64 forward;   /* most bytes during a forward run that keeps nothing, likewise */
   guint64 gradients; /* bytes that wait when its backward run begins: gradients of what is open behind it */
   double work;       /* of another forward run */
   guint first_option, n_options;

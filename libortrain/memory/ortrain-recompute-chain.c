@@ -28,6 +28,7 @@ typedef struct
   guint *open;       /* [(n + 1) * (n + 1)], in units */
   guint *kept;       /* [options], in units */
   guint *peak;       /* [options], in units */
+  guint *filling;    /* [options]: units during the forward run that keeps them */
   guint *gradients;  /* [n], in units */
   guint *forward;    /* [n * (n + 1)]: [i * (n + 1) + m], units while blocks i to m - 1 run forward */
   double *again;     /* [n + 1]: work of the blocks before */
@@ -68,7 +69,7 @@ measure_most (const OrtrainChain *chain)
         {
           const OrtrainChainOption *option = &chain->options[block->first_option + k];
           widest = MAX (widest, option->kept);
-          peak = MAX (peak, option->peak);
+          peak = MAX (peak, MAX (option->peak, option->forward));
         }
       most = MAX (most, kept + peak);
       kept += widest;
@@ -91,12 +92,14 @@ solver_init (Solver *self, const OrtrainChain *chain)
   self->forward = g_new0 (guint, (gsize) (n + 1) * (n + 1));
   self->kept = g_new (guint, n_options + 1);
   self->peak = g_new (guint, n_options + 1);
+  self->filling = g_new (guint, n_options + 1);
   self->gradients = g_new0 (guint, n + 1);
   self->again = g_new0 (double, n + 1);
   for (guint k = 0; k < n_options; k++)
     {
       self->kept[k] = to_units (self, chain->options[k].kept);
       self->peak[k] = to_units (self, chain->options[k].peak);
+      self->filling[k] = to_units (self, chain->options[k].forward);
     }
   for (guint t = 0; t < n; t++)
     {
@@ -125,6 +128,7 @@ solver_clear (Solver *self)
   g_free (self->forward);
   g_free (self->kept);
   g_free (self->peak);
+  g_free (self->filling);
   g_free (self->gradients);
   g_free (self->again);
   g_free (self->work);
@@ -168,7 +172,7 @@ solve_stretch (Solver *self, guint i, guint j)
   for (guint k = 0; k < block->n_options; k++)
     {
       const guint option = block->first_option + k;
-      const guint least = MAX (self->peak[option], self->forward[(gsize) i * (n + 1) + i + 1] + waiting);
+      const guint least = MAX (self->peak[option], self->filling[option] + waiting);
       const float *rest = i + 1 < j ? self->work + cell (self, i + 1, j, 0) : NULL;
       offer (self, i, j, least, rest != NULL ? self->kept[option] : 0, rest, NULL, self->chain->options[option].work,
              KEEP | k);
