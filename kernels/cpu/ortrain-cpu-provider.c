@@ -200,6 +200,7 @@ ortrain_cpu_provider_init (OrtrainCpuProvider *self, const OrtrainProviderClass 
     }
   g_atomic_ref_count_init (&self->parent.ref_count);
   self->parent.klass = klass;
+  self->parent.device_name = klass->name;
   self->pool = ortrain_thread_pool_new (options->n_threads);
   self->fixed_partition = options->fixed_partition;
 }

@@ -600,7 +600,7 @@ prepare_backward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operan
     }
   if (constants->backward != NULL)
     {
-      ORTRAIN_CUDA_COUNT (constants->shape.accumulates ? "attention-by-chance" : "attention-in-order");
+      ORTRAIN_CUDA_COUNT (setup->provider, constants->shape.accumulates ? "attention-by-chance" : "attention-in-order");
       setup->workspace_bytes = ortrain_dnn_plan_get_workspace_bytes (constants->backward);
       if (constants->forward != NULL)
         setup->workspace_bytes =

@@ -65,8 +65,8 @@ keep_in_process (const char *kind, const char *key, guint place)
 }
 
 gint
-ortrain_cuda_choices_read_fastest (const char *kind, const char *key, const gint64 *names, guint n_names,
-                                   guint n_algorithms)
+ortrain_cuda_choices_read_fastest (const OrtrainCudaProvider *provider, const char *kind, const char *key,
+                                   const gint64 *names, guint n_names, guint n_algorithms)
 {
   gsize n = 0;
   gint place = find_in_process (kind, key);
@@ -79,7 +79,7 @@ ortrain_cuda_choices_read_fastest (const char *kind, const char *key, const gint
     }
   if (place < 0 || (guint) place >= n_algorithms)
     return -1;
-  ORTRAIN_CUDA_COUNT ("algorithms-remembered");
+  ORTRAIN_CUDA_COUNT (provider, "algorithms-remembered");
   return place;
 }
 
@@ -94,7 +94,7 @@ ortrain_cuda_choices_write_fastest (const char *kind, const char *key, const gin
 }
 
 double
-ortrain_cuda_choices_time (cudaStream_t stream, gboolean (*run) (gpointer data), gpointer data)
+ortrain_cuda_choices_time (OrtrainStream *stream, gboolean (*run) (gpointer data), gpointer data)
 {
   cudaEvent_t begin = NULL, end = NULL;
   double best = INFINITY;
@@ -103,8 +103,8 @@ ortrain_cuda_choices_time (cudaStream_t stream, gboolean (*run) (gpointer data),
   for (guint i = 0; ok && i <= TIMED_RUNS; i++)
     {
       float milliseconds = INFINITY;
-      ok = cudaEventRecord (begin, stream) == cudaSuccess && run (data) &&
-           cudaEventRecord (end, stream) == cudaSuccess && cudaEventSynchronize (end) == cudaSuccess &&
+      ok = cudaEventRecord (begin, stream->stream) == cudaSuccess && run (data) &&
+           cudaEventRecord (end, stream->stream) == cudaSuccess && cudaEventSynchronize (end) == cudaSuccess &&
            cudaEventElapsedTime (&milliseconds, begin, end) == cudaSuccess;
       if (ok && i > 0) /* the first one warms up */
         best = MIN (best, milliseconds);
@@ -114,6 +114,6 @@ ortrain_cuda_choices_time (cudaStream_t stream, gboolean (*run) (gpointer data),
   if (end != NULL)
     cudaEventDestroy (end);
   cudaGetLastError ();
-  ORTRAIN_CUDA_COUNT ("algorithms-timed");
+  ORTRAIN_CUDA_COUNT (stream->provider, "algorithms-timed");
   return ok ? best : INFINITY;
 }

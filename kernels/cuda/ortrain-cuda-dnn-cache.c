@@ -51,12 +51,13 @@ ortrain_dnn_cache_write_engines (const char *key, const OrtrainDnnEngine *engine
 }
 
 gint
-ortrain_dnn_cache_read_fastest (const char *key, const OrtrainDnnEngine *engines, guint n_engines)
+ortrain_dnn_cache_read_fastest (const OrtrainCudaProvider *provider, const char *key, const OrtrainDnnEngine *engines,
+                                guint n_engines)
 {
   gint64 numbers[ORTRAIN_DNN_MAX_ENGINES];
   for (guint i = 0; i < n_engines; i++)
     numbers[i] = engines[i].number;
-  return ortrain_cuda_choices_read_fastest (FASTEST_KIND, key, numbers, 1, n_engines);
+  return ortrain_cuda_choices_read_fastest (provider, FASTEST_KIND, key, numbers, 1, n_engines);
 }
 
 void

@@ -90,7 +90,8 @@ void ortrain_dnn_reshape_into (OrtrainDnnGraph *graph, int x, int y);
 /* What decides which engines are taken. */
 typedef struct
 {
-  const char *device;      /* OrtrainCudaProvider.identity */
+  OrtrainCudaContext *context; /* of the device; NULL: it need not be there */
+  const char *device;          /* OrtrainCudaProvider.identity */
   const char *device_json; /* NULL: the device in use; else a description of one that need not be there; not copied */
   gboolean allow_tf32;     /* of float32: engines that use tensor cores */
   OrtrainConvAlgoSearch search;
@@ -133,7 +134,8 @@ typedef struct
 guint ortrain_dnn_cache_read_engines (const char *key, OrtrainDnnEngine *engines);
 void ortrain_dnn_cache_write_engines (const char *key, const OrtrainDnnEngine *engines, guint n_engines);
 /* The place of the one that was the fastest, or -1. */
-gint ortrain_dnn_cache_read_fastest (const char *key, const OrtrainDnnEngine *engines, guint n_engines);
+gint ortrain_dnn_cache_read_fastest (const OrtrainCudaProvider *provider, const char *key,
+                                     const OrtrainDnnEngine *engines, guint n_engines);
 void ortrain_dnn_cache_write_fastest (const char *key, const OrtrainDnnEngine *engines, guint place);
 
 G_END_DECLS

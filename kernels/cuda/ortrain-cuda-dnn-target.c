@@ -23,7 +23,8 @@ void
 ortrain_dnn_target_init (OrtrainDnnTarget *target, const OrtrainKernelSetup *setup)
 {
   const OrtrainCudaProvider *provider = (const OrtrainCudaProvider *) setup->provider;
-  *target = (OrtrainDnnTarget){ .device = provider->identity,
+  *target = (OrtrainDnnTarget){ .context = provider->context,
+                                .device = provider->identity,
                                 .allow_tf32 = provider->options.allow_tf32,
                                 .search = provider->options.conv_algo_search,
                                 .workspace_limit = find_workspace_limit (provider) };

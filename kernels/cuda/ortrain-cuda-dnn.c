@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-choices-private.h"
+#include "cuda/ortrain-cuda-context-private.h"
 #include "cuda/ortrain-cuda-dnn-private.h"
 
 #include <math.h>
@@ -32,6 +33,7 @@ struct _OrtrainDnnPlan
   char *key;     /* in the disk cache */
   gboolean measures, remembered;
   const char *device_json; /* of the target, which outlives it */
+  OrtrainCudaContext *context;
   guint refused_notes;
   gsize workspace_limit;
   cudnnBackendDescriptor_t execution;
@@ -472,6 +474,7 @@ plan_new (const OrtrainCudnn *api, const OrtrainDnnGraph *graph, const OrtrainDn
   self->descriptors = g_ptr_array_new ();
   self->key = g_strdup_printf ("%" G_GSIZE_FORMAT " %s", api->cudnnGetVersion (), key);
   self->device_json = target->device_json;
+  self->context = target->context;
   self->workspace_limit = target->workspace_limit;
   self->refused_notes = find_refused_notes (graph, target);
   self->measures = target->search == ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE && target->device_json == NULL;
@@ -531,7 +534,7 @@ make_key (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target)
 OrtrainDnnPlan *
 ortrain_dnn_plan (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target, GError **error)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (target->context);
   static GMutex lock;
   static GHashTable *plans;
   static gsize told;
@@ -546,18 +549,19 @@ ortrain_dnn_plan (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target, 
         }
       return NULL;
     }
-  char *key = make_key (graph, target);
+  g_autofree char *key = make_key (graph, target);
+  /* what is compiled is loaded on one device; what is on the disk is of all of its kind */
+  g_autofree char *own = g_strdup_printf (
+      "%s %d", key, target->context != NULL ? (int) ortrain_cuda_context_get_device (target->context) : -1);
   g_mutex_lock (&lock);
   if (plans == NULL)
     plans = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
-  OrtrainDnnPlan *self = g_hash_table_lookup (plans, key);
+  OrtrainDnnPlan *self = g_hash_table_lookup (plans, own);
   if (self == NULL)
     {
       self = plan_new (api, graph, target, key);
-      g_hash_table_insert (plans, key, self);
+      g_hash_table_insert (plans, g_steal_pointer (&own), self);
     }
-  else
-    g_free (key);
   g_mutex_unlock (&lock);
   if (self->refusal == NULL)
     return self;
@@ -620,20 +624,6 @@ execute (const OrtrainCudnn *api, OrtrainDnnPlan *self, cudnnBackendDescriptor_t
   return FALSE;
 }
 
-/* Of the process, for execution plans of versions that ask for one: it outlives all streams. */
-static cudnnHandle_t
-get_handle (Maker *self)
-{
-  static gsize handle;
-  if (g_once_init_enter (&handle))
-    {
-      cudnnHandle_t opened = NULL;
-      remember (self, self->api->cudnnCreate (&opened), "opening it");
-      g_once_init_leave (&handle, opened != NULL ? (gsize) opened : 1);
-    }
-  return handle != 1 ? (cudnnHandle_t) handle : NULL;
-}
-
 /* NULL with an error: this engine cannot run, others may. */
 static cudnnBackendDescriptor_t
 make_execution (const OrtrainCudnn *api, OrtrainDnnPlan *self, guint place, GError **error)
@@ -650,7 +640,8 @@ make_execution (const OrtrainCudnn *api, OrtrainDnnPlan *self, guint place, GErr
     {
       g_clear_error (&maker.error);
       descriptor = make (&maker, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-      cudnnHandle_t handle = with_handle ? get_handle (&maker) : NULL;
+      cudnnHandle_t handle = with_handle && self->context != NULL ? ortrain_cuda_context_get_dnn (self->context)
+                                                                  : NULL; /* of the process: it outlives streams */
       if (handle != NULL)
         set (&maker, descriptor, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
       set_descriptor (&maker, descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, self->engines[place].config);
@@ -699,9 +690,9 @@ search (const OrtrainCudnn *api, OrtrainDnnPlan *self, const OrtrainKernelCall *
     {
       cudnnBackendDescriptor_t execution = make_execution (api, self, i, NULL);
       Execution tried = { api, self, execution, call, addresses, workspace };
-      const double time =
-          execution != NULL ? ortrain_cuda_choices_time (ortrain_cuda_get_stream (call)->stream, execute_again, &tried)
-                            : INFINITY;
+      const double time = execution != NULL
+                              ? ortrain_cuda_choices_time (ortrain_cuda_get_stream (call), execute_again, &tried)
+                              : INFINITY;
       if (time < least)
         {
           least = time;
@@ -718,8 +709,9 @@ static gboolean
 make_ready (const OrtrainCudnn *api, OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *const *addresses,
             gpointer workspace, GError **error)
 {
-  const gint fastest =
-      self->measures ? ortrain_dnn_cache_read_fastest (self->key, self->settings, self->n_engines) : -1;
+  const gint fastest = self->measures ? ortrain_dnn_cache_read_fastest (ortrain_cuda_get_stream (call)->provider,
+                                                                        self->key, self->settings, self->n_engines)
+                                      : -1;
   if (fastest >= 0)
     self->execution = make_execution (api, self, (guint) fastest, NULL);
   if (self->execution == NULL && self->measures && !ortrain_cuda_get_stream (call)->is_captured)
@@ -774,6 +766,6 @@ ortrain_dnn_run (OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *cons
                     !execute (api, self, self->execution, call, addresses, workspace, &error)))
     ortrain_cuda_fail (call, "%s", error->message);
   g_mutex_unlock (&self->lock);
-  ORTRAIN_CUDA_COUNT (runs ? "dnn-runs" : "dnn-fallbacks");
+  ORTRAIN_CUDA_COUNT (stream->provider, runs ? "dnn-runs" : "dnn-fallbacks");
   return runs || is_strict;
 }

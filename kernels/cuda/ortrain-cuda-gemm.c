@@ -2,6 +2,7 @@
 #include "cuda/ortrain-cuda-gemm.h"
 
 #include "cuda/ortrain-cuda-choices-private.h"
+#include "cuda/ortrain-cuda-context-private.h"
 #include "cuda/ortrain-cuda-library-private.h"
 
 #include <math.h>
@@ -41,19 +42,6 @@ get_type (OrtrainDType dtype)
          : dtype == ORTRAIN_DTYPE_FLOAT16  ? CUDA_R_16F
          : dtype == ORTRAIN_DTYPE_BFLOAT16 ? CUDA_R_16BF
                                            : CUDA_R_32F;
-}
-
-/* To ask for algorithms; what runs has the handle of its stream. */
-static cublasLtHandle_t
-get_handle (const OrtrainCublasLt *lt)
-{
-  static GMutex lock;
-  static cublasLtHandle_t handle;
-  g_mutex_lock (&lock);
-  if (handle == NULL && lt->cublasLtCreate (&handle) != CUBLAS_STATUS_SUCCESS)
-    handle = NULL;
-  g_mutex_unlock (&lock);
-  return handle;
 }
 
 static gboolean
@@ -267,12 +255,12 @@ ortrain_cuda_gemm_free (OrtrainCudaGemm *self)
 OrtrainCudaGemm *
 ortrain_cuda_gemm_new (const OrtrainKernelSetup *setup, const OrtrainCudaGemmShape *shape, GError **error)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  const OrtrainCudaProvider *provider = (const OrtrainCudaProvider *) setup->provider;
+  ORTRAIN_CUDA_ON_DEVICE (provider->context);
   const OrtrainCublasLt *lt = ortrain_cuda_open_cublaslt (error);
   if (lt == NULL)
     return NULL;
-  const OrtrainCudaProvider *provider = (const OrtrainCudaProvider *) setup->provider;
-  cublasLtHandle_t handle = get_handle (lt);
+  cublasLtHandle_t handle = ortrain_cuda_context_get_blas (provider->context);
   OrtrainCudaGemm *self = g_new0 (OrtrainCudaGemm, 1);
   self->shape = *shape;
   self->lt = lt;
@@ -280,9 +268,9 @@ ortrain_cuda_gemm_new (const OrtrainKernelSetup *setup, const OrtrainCudaGemmSha
     {
       const gboolean is_fused =
           shape->adds_bias || shape->gelu != ORTRAIN_CUDA_GELU_NONE || shape->sums != ORTRAIN_CUDA_SUMS_NONE;
-      ORTRAIN_CUDA_COUNT (is_fused ? "products-fused" : "products-plain");
+      ORTRAIN_CUDA_COUNT (provider, is_fused ? "products-fused" : "products-plain");
       if (!is_aligned (shape))
-        ORTRAIN_CUDA_COUNT ("products-unaligned");
+        ORTRAIN_CUDA_COUNT (provider, "products-unaligned");
       return self;
     }
   ortrain_cuda_gemm_free (self);
@@ -306,7 +294,7 @@ typedef struct
   const void *alpha, *beta, *a, *b, *c;
   void *result; /* C */
   guint8 *workspace;
-  cudaStream_t stream;
+  OrtrainStream *stream;
   guint algorithm;
   cublasStatus_t status;
 } Product;
@@ -320,7 +308,7 @@ multiply (gpointer data)
   self->status =
       gemm->lt->cublasLtMatmul (self->handle, gemm->desc, self->alpha, self->b, gemm->first, self->a, gemm->second,
                                 self->beta, self->c, gemm->result, self->result, gemm->result, &algorithm->algorithm,
-                                self->workspace, algorithm->workspace_bytes, self->stream);
+                                self->workspace, algorithm->workspace_bytes, self->stream->stream);
   return self->status == CUBLAS_STATUS_SUCCESS;
 }
 
@@ -335,7 +323,8 @@ find_fastest (Product *product, gboolean keeps_result)
   double least = INFINITY;
   for (guint i = 0; i < self->n_algorithms; i++)
     memcpy (names + i * N_WORDS, &self->algorithms[i].algorithm, sizeof self->algorithms[i].algorithm);
-  const gint known = ortrain_cuda_choices_read_fastest (FASTEST_KIND, self->key, names, N_WORDS, self->n_algorithms);
+  const gint known = ortrain_cuda_choices_read_fastest (product->stream->provider, FASTEST_KIND, self->key, names,
+                                                        N_WORDS, self->n_algorithms);
   if (known < 0 && keeps_result && self->scratch_at == 0)
     return;
   if (known >= 0)
@@ -389,7 +378,7 @@ ortrain_cuda_gemm_run (OrtrainCudaGemm *self, const OrtrainKernelCall *call, con
   if (status == CUBLAS_STATUS_SUCCESS && self->shape.gelu != ORTRAIN_CUDA_GELU_NONE)
     status =
         lt->cublasLtMatmulDescSetAttribute (self->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &kept, sizeof kept);
-  Product product = { self, handle, alpha_at, beta_at, a, b, c, c, workspace, stream->stream, self->chosen, status };
+  Product product = { self, handle, alpha_at, beta_at, a, b, c, c, workspace, stream, self->chosen, status };
   if (status == CUBLAS_STATUS_SUCCESS && !self->is_timed && !stream->is_captured)
     find_fastest (&product, beta != ORTRAIN_CUDA_BETA_ZERO);
   if (status == CUBLAS_STATUS_SUCCESS)

@@ -74,26 +74,4 @@ const OrtrainNccl *ortrain_cuda_open_nccl (GError **error);
  */
 char *ortrain_cuda_describe_libraries (void);
 
-/* The current device is the calling thread's, which may have chosen another one for another library: functions that ask the
- * runtime, or a library, for something begin with ORTRAIN_CUDA_ON_DEVICE. The thread finds its own again. */
-static inline int
-ortrain_cuda_enter_device (void)
-{
-  int before = 0;
-  if (cudaGetDevice (&before) == cudaSuccess && before != 0)
-    cudaSetDevice (0);
-  return before;
-}
-
-static inline void
-ortrain_cuda_leave_device (const int *before)
-{
-  if (*before != 0)
-    cudaSetDevice (*before);
-}
-
-#define ORTRAIN_CUDA_ON_DEVICE                                                                                         \
-  G_GNUC_UNUSED __attribute__ ((cleanup (ortrain_cuda_leave_device))) const int device_before =                        \
-      ortrain_cuda_enter_device ()
-
 G_END_DECLS

@@ -11,6 +11,7 @@ static const OrtrainProviderModule module = {
   .name = "cuda",
   .score = 100,
   .get_reason = ortrain_cuda_get_reason,
+  .get_n_devices = ortrain_cuda_get_n_devices,
   .describe = ortrain_cuda_describe,
   .open = ortrain_cuda_provider_new,
 };

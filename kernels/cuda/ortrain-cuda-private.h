@@ -23,12 +23,13 @@ extern const OrtrainLibraryFunctions *ortrain_cuda_library;
 #define ORTRAIN_CUDA_INTS(setup, name, n) ortrain_cuda_library->attributes_get_ints ((setup)->attributes, (name), (n))
 
 typedef struct _OrtrainCudaProfile OrtrainCudaProfile;
+typedef struct _OrtrainCudaContext OrtrainCudaContext; /* of a device; ortrain-cuda-context-private.h */
 
 typedef struct
 {
   OrtrainProvider parent;
-  int device;
-  char *name;         /* of the device */
+  OrtrainCudaContext *context; /* of its device */
+  char *name;                  /* of the device */
   char *identity;     /* all that a choice of NVIDIA's libraries depends on beside their versions: device and driver */
   guint n_processors; /* multiprocessors */
   guint capability;   /* 90 for 9.0 */
@@ -85,7 +86,8 @@ gboolean ortrain_cuda_check (cudaError_t code, const char *what, GError **error)
 /* For run, which returns nothing: remembered, and reported by submit. */
 void ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...) G_GNUC_PRINTF (2, 3);
 /* What was done, under names of ours, for OrtrainLibraryFunctions.count. */
-#define ORTRAIN_CUDA_COUNT(name) ortrain_cuda_library->count ("cuda", (name))
+#define ORTRAIN_CUDA_COUNT(provider, name)                                                                             \
+  ortrain_cuda_library->count (((const OrtrainProvider *) (provider))->device_name, (name))
 /* For prepare, where a library refuses what it should compute, for a reason that it gave: counted, and with a strict
  * provider an error. FALSE: it is one. */
 gboolean ortrain_cuda_fall_back (const OrtrainKernelSetup *setup, const char *counter, const char *reason,

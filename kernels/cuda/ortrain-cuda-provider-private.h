@@ -6,7 +6,9 @@
 /* NULL: a device can be opened; else why not. Transfer full. */
 char *ortrain_cuda_get_reason (void);
 /* "NVIDIA H200, compute capability 9.0, cuBLASLt 13.1.0, …"; NULL: unknown. Transfer full. */
-char *ortrain_cuda_describe (void);
+char *ortrain_cuda_describe (guint device);
+/* Numbered from 0. */
+guint ortrain_cuda_get_n_devices (void);
 OrtrainProvider *ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error);
 
 /* The kernels of all families, and whether those of chains compute an operator. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cuda/ortrain-cuda-context-private.h"
 #include "cuda/ortrain-cuda-library-private.h"
 #include "cuda/ortrain-cuda-profile.h"
 #include "cuda/ortrain-cuda-provider-private.h"
@@ -12,10 +13,14 @@ ortrain_cuda_check (cudaError_t code, const char *what, GError **error)
     return TRUE;
   const gboolean is_of_kernel = code == cudaErrorIllegalAddress || code == cudaErrorMisalignedAddress ||
                                 code == cudaErrorLaunchFailure || code == cudaErrorAssert;
+  int device = 0;
+  if (cudaGetDevice (&device) != cudaSuccess)
+    device = 0;
   cudaGetLastError ();
+  g_autofree char *number = device > 0 ? g_strdup_printf (":%d", device) : g_strdup ("");
   g_set_error (error, ortrain_cuda_library->device_error_quark (), ORTRAIN_DEVICE_ERROR_FAILED,
-               "The device 'cuda' failed at %s: %s (%s)%s", what, cudaGetErrorString (code), cudaGetErrorName (code),
-               is_of_kernel ? "; with ORTRAIN_CUDA_BLOCKING=1, the error names the step" : "");
+               "The device 'cuda%s' failed at %s: %s (%s)%s", number, what, cudaGetErrorString (code),
+               cudaGetErrorName (code), is_of_kernel ? "; with ORTRAIN_CUDA_BLOCKING=1, the error names the step" : "");
   return FALSE;
 }
 
@@ -42,14 +47,15 @@ ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...)
   stream->failure =
       g_error_new_valist (ortrain_cuda_library->device_error_quark (), ORTRAIN_DEVICE_ERROR_FAILED, format, arguments);
   va_end (arguments);
-  g_prefix_error (&stream->failure, "The device 'cuda' failed at step %u: ", call->plan_step);
+  g_prefix_error (&stream->failure, "The device '%s' failed at step %u: ", stream->provider->parent.device_name,
+                  call->plan_step);
 }
 
 gboolean
 ortrain_cuda_fall_back (const OrtrainKernelSetup *setup, const char *counter, const char *reason, GError **error)
 {
   const OrtrainCudaProvider *provider = (const OrtrainCudaProvider *) setup->provider;
-  ORTRAIN_CUDA_COUNT (counter);
+  ORTRAIN_CUDA_COUNT (provider, counter);
   if (!provider->is_strict)
     {
       g_debug ("%s: %s", setup->op_type, reason);
@@ -66,10 +72,12 @@ ortrain_cuda_get_n_processors (const OrtrainKernelCall *call)
 
 /* ---- memory ---- */
 
+#define CONTEXT(provider) (((const OrtrainCudaProvider *) (provider))->context)
+
 static void
 cuda_get_memory (const OrtrainProvider *self, guint64 *total, guint64 *available)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   size_t free_bytes = 0, all_bytes = 0;
   if (cudaMemGetInfo (&free_bytes, &all_bytes) != cudaSuccess)
     cudaGetLastError ();
@@ -101,7 +109,7 @@ clear_memory (const OrtrainCudaProvider *self, void *address, gsize n_bytes, GEr
 static gpointer
 cuda_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GError **error)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   const gsize size = MAX (n_bytes, 1);
   void *address = NULL;
   const cudaError_t code = space == ORTRAIN_MEMORY_SPACE_HOST ? cudaHostAlloc (&address, size, cudaHostAllocDefault)
@@ -127,7 +135,7 @@ cuda_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, G
 static void
 cuda_free (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gsize n_bytes)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   if (address == NULL)
     return;
   if (space == ORTRAIN_MEMORY_SPACE_HOST)
@@ -137,12 +145,27 @@ cuda_free (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gs
   cudaGetLastError (); /* a lost device says so at the next call that can fail */
 }
 
+static gboolean
+cuda_has_address (OrtrainProvider *self, gconstpointer address)
+{
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
+  struct cudaPointerAttributes attributes;
+  if (cudaPointerGetAttributes (&attributes, address) != cudaSuccess)
+    {
+      cudaGetLastError ();
+      return FALSE;
+    }
+  return attributes.type == cudaMemoryTypeManaged ||
+         (attributes.type == cudaMemoryTypeDevice &&
+          (guint) attributes.device == ortrain_cuda_context_get_device (CONTEXT (self)));
+}
+
 /* ---- streams ---- */
 
 static void
 cuda_free_stream (OrtrainProvider *self, OrtrainStream *stream)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   if (stream == NULL)
     return;
   if (stream->provider->profile != NULL)
@@ -161,7 +184,7 @@ cuda_free_stream (OrtrainProvider *self, OrtrainStream *stream)
 static gboolean
 cuda_new_stream (OrtrainProvider *self, OrtrainStream **result, GError **error)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   OrtrainStream *stream = g_new0 (OrtrainStream, 1);
   stream->provider = (OrtrainCudaProvider *) self;
   *result = NULL;
@@ -197,7 +220,7 @@ static gboolean
 cuda_copy (OrtrainProvider *self, OrtrainStream *stream, gpointer destination, gconstpointer source, gsize n_bytes,
            GError **error)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   if (G_UNLIKELY (stream->is_captured) && n_bytes > 0 && (is_ordinary (source) || is_ordinary (destination)))
     {
       stream->is_uncapturable = TRUE;
@@ -214,7 +237,7 @@ static gboolean
 cuda_fill (OrtrainProvider *self, OrtrainStream *stream, gpointer destination, guint8 byte, gsize n_bytes,
            GError **error)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   return n_bytes == 0 ||
          ortrain_cuda_check (cudaMemsetAsync (destination, byte, n_bytes, stream->stream), "filling memory", error);
 }
@@ -222,7 +245,7 @@ cuda_fill (OrtrainProvider *self, OrtrainStream *stream, gpointer destination, g
 static OrtrainEvent *
 cuda_new_event (OrtrainProvider *self, GError **error)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   cudaEvent_t event = NULL;
   return ortrain_cuda_check (cudaEventCreateWithFlags (&event, cudaEventDisableTiming), "creating an event", error)
              ? (OrtrainEvent *) event
@@ -232,6 +255,7 @@ cuda_new_event (OrtrainProvider *self, GError **error)
 static void
 cuda_free_event (OrtrainProvider *self, OrtrainEvent *event)
 {
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   cudaEventDestroy ((cudaEvent_t) event);
   cudaGetLastError ();
 }
@@ -239,14 +263,14 @@ cuda_free_event (OrtrainProvider *self, OrtrainEvent *event)
 static gboolean
 cuda_record (OrtrainProvider *self, OrtrainStream *stream, OrtrainEvent *event, GError **error)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   return ortrain_cuda_check (cudaEventRecord ((cudaEvent_t) event, stream->stream), "recording an event", error);
 }
 
 static gboolean
 cuda_wait_event (OrtrainProvider *self, OrtrainStream *stream, OrtrainEvent *event, GError **error)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   return ortrain_cuda_check (cudaStreamWaitEvent (stream->stream, (cudaEvent_t) event, 0), "waiting for an event",
                              error);
 }
@@ -254,6 +278,7 @@ cuda_wait_event (OrtrainProvider *self, OrtrainStream *stream, OrtrainEvent *eve
 static gboolean
 cuda_await_event (OrtrainProvider *self, OrtrainEvent *event, GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   if (cudaEventQuery ((cudaEvent_t) event) == cudaSuccess) /* mostly: waiting costs the host, even for what is over */
     return TRUE;
   cudaGetLastError (); /* not ready; what is wrong is found by waiting */
@@ -263,6 +288,7 @@ cuda_await_event (OrtrainProvider *self, OrtrainEvent *event, GError **error)
 static gboolean
 cuda_wait (OrtrainProvider *self, OrtrainStream *stream, GError **error)
 {
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   return stream == NULL || ortrain_cuda_check (cudaStreamSynchronize (stream->stream), "waiting for a stream", error);
 }
 
@@ -271,7 +297,7 @@ cuda_wait (OrtrainProvider *self, OrtrainStream *stream, GError **error)
 static gboolean
 cuda_await_default_stream (OrtrainProvider *self, GError **error)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   return ortrain_cuda_check (cudaStreamSynchronize (NULL), "waiting for the default stream", error);
 }
 
@@ -333,7 +359,7 @@ static gboolean
 cuda_submit (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls,
              GCancellable *cancellable, GError **error)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   return run_calls (stream, calls, n_calls, cancellable, error);
 }
 
@@ -357,7 +383,7 @@ static OrtrainCapture *
 cuda_capture (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls,
               GError **error)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   g_autofree OrtrainCapture *capture = g_new0 (OrtrainCapture, 1);
   cudaGraph_t graph = NULL;
   capture->calls = calls;
@@ -380,14 +406,14 @@ cuda_capture (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelC
           stream->is_uncapturable ? "it copies from or to ordinary memory of the host" : cudaGetErrorString (ended);
       if (graph != NULL)
         cudaGraphDestroy (graph);
-      ORTRAIN_CUDA_COUNT ("uncaptured-segments");
+      ORTRAIN_CUDA_COUNT (self, "uncaptured-segments");
       if (((const OrtrainCudaProvider *) self)->is_strict)
         {
           g_set_error (
               error, ortrain_cuda_library->device_error_quark (), ORTRAIN_DEVICE_ERROR_FAILED,
-              "The device 'cuda' failed at step %u: no CUDA graph can be made of it and those up to step %u: %s; "
+              "The device '%s' failed at step %u: no CUDA graph can be made of it and those up to step %u: %s; "
               "ORTRAIN_CUDA_STRICT forbids to submit them one by one",
-              calls[0].plan_step, calls[n_calls - 1].plan_step, reason);
+              self->device_name, calls[0].plan_step, calls[n_calls - 1].plan_step, reason);
           return NULL;
         }
       g_message ("A range of %u calls runs without a CUDA graph: %s", n_calls, reason);
@@ -408,14 +434,14 @@ cuda_capture (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelC
     }
   if (!made)
     return NULL;
-  ORTRAIN_CUDA_COUNT ("captures");
+  ORTRAIN_CUDA_COUNT (self, "captures");
   return g_steal_pointer (&capture);
 }
 
 static gboolean
 cuda_launch (OrtrainProvider *self, OrtrainStream *stream, OrtrainCapture *capture, GError **error)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   return capture->graph != NULL
              ? ortrain_cuda_check (cudaGraphLaunch (capture->graph, stream->stream), "launching a CUDA graph", error)
              : run_calls (stream, capture->calls, capture->n_calls, NULL, error);
@@ -424,6 +450,7 @@ cuda_launch (OrtrainProvider *self, OrtrainStream *stream, OrtrainCapture *captu
 static void
 cuda_free_capture (OrtrainProvider *self, OrtrainCapture *capture)
 {
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
   if (capture->graph != NULL)
     cudaGraphExecDestroy (capture->graph);
   cudaGetLastError ();
@@ -455,12 +482,21 @@ ortrain_cuda_get_reason (void)
                                                           : g_strdup (cudaGetErrorString (code));
 }
 
+guint
+ortrain_cuda_get_n_devices (void)
+{
+  int n = 0;
+  if (cudaGetDeviceCount (&n) != cudaSuccess)
+    cudaGetLastError ();
+  return (guint) MAX (n, 0);
+}
+
 char *
-ortrain_cuda_describe (void)
+ortrain_cuda_describe (guint device)
 {
   struct cudaDeviceProp properties;
   g_autofree char *libraries = ortrain_cuda_describe_libraries ();
-  if (cudaGetDeviceProperties (&properties, 0) == cudaSuccess)
+  if (cudaGetDeviceProperties (&properties, (int) device) == cudaSuccess)
     return g_strdup_printf ("%s, compute capability %d.%d, %s", properties.name, properties.major, properties.minor,
                             libraries);
   cudaGetLastError ();
@@ -470,7 +506,7 @@ ortrain_cuda_describe (void)
 static void
 cuda_free_provider (OrtrainProvider *provider)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
+  ORTRAIN_CUDA_ON_DEVICE (CONTEXT (provider));
   OrtrainCudaProvider *self = (OrtrainCudaProvider *) provider;
   ortrain_cuda_profile_free (self->profile);
   cudaFree (self->numbers);
@@ -498,6 +534,7 @@ static const OrtrainProviderClass cuda_class = {
   .allocate = cuda_allocate,
   .free = cuda_free,
   .get_memory = cuda_get_memory,
+  .has_address = cuda_has_address,
   .new_stream = cuda_new_stream,
   .free_stream = cuda_free_stream,
   .copy = cuda_copy,
@@ -525,16 +562,20 @@ is_set (const char *variable)
 OrtrainProvider *
 ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error)
 {
-  ORTRAIN_CUDA_ON_DEVICE;
   static const OrtrainCudaNumbers numbers = { .one = 1, .one_f64 = 1 };
   struct cudaDeviceProp properties;
   int driver = 0;
-  if (!ortrain_cuda_check (cudaSetDevice (0), "choosing a device", error) ||
-      !ortrain_cuda_check (cudaGetDeviceProperties (&properties, 0), "asking for its properties", error))
+  OrtrainCudaContext *context = ortrain_cuda_context_open (options->device_index, error);
+  if (context == NULL)
+    return NULL;
+  ORTRAIN_CUDA_ON_DEVICE (context);
+  if (!ortrain_cuda_check (cudaGetDeviceProperties (&properties, (int) options->device_index),
+                           "asking for its properties", error))
     return NULL;
   OrtrainCudaProvider *self = g_new0 (OrtrainCudaProvider, 1);
   self->parent.klass = &cuda_class;
   g_atomic_ref_count_init (&self->parent.ref_count);
+  self->context = context;
   self->name = g_strdup (properties.name);
   self->n_processors = (guint) MAX (properties.multiProcessorCount, 1);
   self->capability = (guint) (properties.major * 10 + properties.minor);

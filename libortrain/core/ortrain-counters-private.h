@@ -7,7 +7,7 @@
  * taken: results do not say it. A counter is found by the name of its device and its own, and begins when it is first
  * added to. From any thread. */
 
-#define ORTRAIN_MAX_COUNTERS 64
+#define ORTRAIN_MAX_COUNTERS 256
 
 /* Both names stay where they are. More than ORTRAIN_MAX_COUNTERS are not counted. */
 void ortrain_counters_add (const char *device, const char *name);

@@ -361,7 +361,7 @@ explain (OrtrainArena *self, gsize n_bytes, GError **error)
   g_prefix_error (error,
                   "Arena of the device '%s': cannot allocate %s, with %s held, %s of them in use, the largest "
                   "free piece %s: ",
-                  self->provider->klass->name, asked, held, live, largest);
+                  self->provider->device_name, asked, held, live, largest);
 }
 
 static gpointer
@@ -372,7 +372,7 @@ allocate (OrtrainArena *self, gsize n_bytes, GError **error)
     {
       g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY,
                    "Arena of the device '%s': %" G_GSIZE_FORMAT " bytes are more than memory can be",
-                   self->provider->klass->name, n_bytes);
+                   self->provider->device_name, n_bytes);
       return NULL;
     }
   Chunk *chunk = find_free (self, size);

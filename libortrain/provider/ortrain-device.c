@@ -24,6 +24,7 @@ struct _OrtrainDevice
   GObject parent_instance;
 
   char *name;
+  guint index;
   char *description;
   char *reason;
   guint64 total_memory;
@@ -34,6 +35,7 @@ enum
 {
   PROP_0,
   PROP_NAME,
+  PROP_INDEX,
   PROP_DESCRIPTION,
   PROP_REASON,
   PROP_TOTAL_MEMORY,
@@ -68,10 +70,20 @@ ortrain_device_class_init (OrtrainDeviceClass *klass)
   /**
    * OrtrainDevice:name: (getter get_name)
    *
-   * What options call it: the name of its provider, such as `cpu`. Read-only.
+   * What options call it: the name of its provider, such as `cpu`; of all devices of a provider but the first, also the
+   * number, as in `cuda:1`. Read-only.
    */
   properties[PROP_NAME] =
       ortrain_field_at (g_param_spec_string ("name", NULL, NULL, NULL, flags), G_STRUCT_OFFSET (OrtrainDevice, name));
+  /**
+   * OrtrainDevice:index: (getter get_index)
+   *
+   * Its number among the devices of its provider, which [property@TrainingOptions:device-index] takes. Read-only.
+   *
+   * Since: 1.0
+   */
+  properties[PROP_INDEX] = ortrain_field_at (g_param_spec_uint ("index", NULL, NULL, 0, G_MAXUINT, 0, flags),
+                                             G_STRUCT_OFFSET (OrtrainDevice, index));
   /**
    * OrtrainDevice:description: (getter get_description)
    *
@@ -111,6 +123,28 @@ ortrain_device_init (OrtrainDevice *self)
 {
 }
 
+/* reason: why none can be used, or NULL */
+static OrtrainDevice *
+make_device (const OrtrainProviderModule *module, guint index, const char *reason)
+{
+  const OrtrainProviderOptions options = { .n_threads = 1, .device_index = index };
+  OrtrainDevice *self = g_object_new (ORTRAIN_TYPE_DEVICE, NULL);
+  g_autoptr (GError) error = NULL;
+  self->name = g_strdup (ortrain_provider_name_device (module->name, index));
+  self->index = index;
+  self->reason = g_strdup (reason);
+  g_autoptr (OrtrainProvider) provider =
+      reason == NULL ? ortrain_provider_open_module (module, &options, &error) : NULL;
+  if (provider != NULL)
+    {
+      self->description = module->describe != NULL ? module->describe (index) : NULL;
+      provider->klass->get_memory (provider, &self->total_memory, &self->available_memory);
+    }
+  else if (reason == NULL)
+    self->reason = g_strdup (error->message);
+  return self;
+}
+
 /**
  * ortrain_device_list:
  *
@@ -127,21 +161,13 @@ ortrain_device_list (void)
   for (guint i = 0; i < modules->len; i++)
     {
       const OrtrainProviderModule *module = modules->pdata[i];
-      const OrtrainProviderOptions options = { .n_threads = 1 };
-      g_autoptr (OrtrainDevice) self = g_object_new (ORTRAIN_TYPE_DEVICE, NULL);
-      g_autoptr (GError) error = NULL;
-      self->name = g_strdup (module->name);
-      self->reason = module->get_reason != NULL ? module->get_reason () : NULL;
-      g_autoptr (OrtrainProvider) provider =
-          self->reason == NULL ? ortrain_provider_open_module (module, &options, &error) : NULL;
-      if (provider != NULL)
+      g_autofree char *reason = module->get_reason != NULL ? module->get_reason () : NULL;
+      const guint n_devices = reason == NULL ? ortrain_provider_module_get_n_devices (module) : 1;
+      for (guint k = 0; k < n_devices; k++)
         {
-          self->description = module->describe != NULL ? module->describe () : NULL;
-          provider->klass->get_memory (provider, &self->total_memory, &self->available_memory);
+          g_autoptr (OrtrainDevice) self = make_device (module, k, reason);
+          ortrain_object_list_append (list, self);
         }
-      else if (self->reason == NULL)
-        self->reason = g_strdup (error->message);
-      ortrain_object_list_append (list, self);
     }
   return G_LIST_MODEL (list);
 }
@@ -150,7 +176,8 @@ ortrain_device_list (void)
  * ortrain_device_get_name: (get-property name)
  * @self: a device
  *
- * Gets what options call it: the name of its provider, such as `cpu`.
+ * Gets what options call it: the name of its provider, such as `cpu`, with the number of all devices but the first, as in
+ * `cuda:1`.
  *
  * Returns: the name
  */
@@ -160,6 +187,24 @@ ortrain_device_get_name (OrtrainDevice *self)
   g_return_val_if_fail (ORTRAIN_IS_DEVICE (self), NULL);
 
   return self->name;
+}
+
+/**
+ * ortrain_device_get_index: (get-property index)
+ * @self: a device
+ *
+ * Gets its number among the devices of its provider, which the option `device-index` takes.
+ *
+ * Returns: the number, 0 for the first
+ *
+ * Since: 1.0
+ */
+guint
+ortrain_device_get_index (OrtrainDevice *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DEVICE (self), 0);
+
+  return self->index;
 }
 
 /**

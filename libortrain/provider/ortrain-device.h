@@ -17,6 +17,8 @@ GListModel *ortrain_device_list (void);
 ORTRAIN_AVAILABLE_IN_ALL
 const char *ortrain_device_get_name (OrtrainDevice *self);
 ORTRAIN_AVAILABLE_IN_ALL
+guint ortrain_device_get_index (OrtrainDevice *self);
+ORTRAIN_AVAILABLE_IN_ALL
 const char *ortrain_device_get_description (OrtrainDevice *self);
 ORTRAIN_AVAILABLE_IN_ALL
 const char *ortrain_device_get_reason (OrtrainDevice *self);

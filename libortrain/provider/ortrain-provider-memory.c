@@ -43,6 +43,13 @@ memory_await_others (gpointer data, GError **error)
          self->provider->klass->await_default_stream (self->provider, error);
 }
 
+static gboolean
+memory_has_address (gpointer data, gconstpointer address)
+{
+  Memory *self = data;
+  return self->provider->klass->has_address == NULL || self->provider->klass->has_address (self->provider, address);
+}
+
 static void
 memory_free (gpointer data)
 {
@@ -52,8 +59,8 @@ memory_free (gpointer data)
   g_free (self);
 }
 
-static const OrtrainTensorDeviceFuncs funcs = { memory_allocate, memory_release, memory_copy, memory_await_others,
-                                                memory_free };
+static const OrtrainTensorDeviceFuncs funcs = { memory_allocate,     memory_release,     memory_copy,
+                                                memory_await_others, memory_has_address, memory_free };
 
 OrtrainTensorDevice *
 ortrain_provider_open_memory (const char *name, GError **error)
@@ -69,10 +76,10 @@ ortrain_provider_open_memory (const char *name, GError **error)
   Memory *memory = g_new0 (Memory, 1);
   memory->stream = stream;
   const OrtrainTensorDevice description = {
-    .name = provider->klass->name,
+    .name = provider->device_name,
     .reads_host = provider->klass->reads_host,
     .type = provider->klass->dlpack_type,
-    .id = provider->klass->dlpack_id,
+    .id = (gint32) provider->device_index,
     .funcs = &funcs,
     .data = memory,
   };
@@ -107,6 +114,7 @@ ortrain_tensor_to_device (OrtrainTensor *self, const char *device, GError **erro
 
   if (!ortrain_tensor_check_released (self, error))
     return NULL;
+  device = ortrain_provider_normalize_name (device);
   if (g_str_equal (ortrain_tensor_get_device (self), device))
     return ortrain_tensor_check_file (self, error) ? g_object_ref (self) : NULL;
   if (g_str_equal (device, ORTRAIN_TENSOR_HOST))

@@ -11,7 +11,7 @@
  * device is first asked for. They link against GLib alone; what they need of the library comes in a table. Version and
  * size are compared, so a module of another version is left out with a reason. */
 
-#define ORTRAIN_MODULE_VERSION 7
+#define ORTRAIN_MODULE_VERSION 8
 #define ORTRAIN_MODULE_ENTRY "ortrain_provider_module"
 
 typedef struct
@@ -49,9 +49,11 @@ typedef struct
   gint score;               /* "auto" takes the provider with the highest that is available; the CPU has 0 */
   /* NULL: it can be opened; else why not. Transfer full. */
   char *(*get_reason) (void);
-  /* What it is, in a few words: the name of a GPU, say. Called where it can be opened. May be NULL, and return it. Transfer
-   * full. */
-  char *(*describe) (void);
+  /* How many devices it can open, numbered from 0. Called where it can be opened. NULL: one. */
+  guint (*get_n_devices) (void);
+  /* What a device is, in a few words: the name of a GPU, say. Called where it can be opened. May be NULL, and return it.
+   * Transfer full. */
+  char *(*describe) (guint device);
   OrtrainProvider *(*open) (const OrtrainProviderOptions *options, GError **error);
 } OrtrainProviderModule;
 
@@ -59,6 +61,8 @@ typedef const OrtrainProviderModule *(*OrtrainProviderModuleFunc) (const Ortrain
 
 /* All that there are, the CPU first: of OrtrainProviderModule; owned by the library, and never changed. */
 const GPtrArray *ortrain_provider_list_modules (void);
+/* At least 1. */
+guint ortrain_provider_module_get_n_devices (const OrtrainProviderModule *module);
 /* A module's provider, held to what all of them promise. */
 OrtrainProvider *ortrain_provider_open_module (const OrtrainProviderModule *module,
                                                const OrtrainProviderOptions *options, GError **error);

@@ -35,7 +35,7 @@ typedef struct
   gint64 launch_bytes;     /* of its memory, moved in the time that it takes to start a kernel; 0: next to none */
   double bytes_per_second; /* of its memory, about: for estimates of time that people read; 0: not known */
   double offload_bytes_per_second; /* about, to where values are offloaded and back: the link to the host, or a disk */
-  gint32 dlpack_type, dlpack_id;   /* of its memory, as DLPack has them; type 0: none */
+  gint32 dlpack_type;         /* of its memory, as DLPack has it; 0: none. The number there is that of the device */
   gboolean limits_workspaces; /* kernels that choose from several algorithms keep OrtrainProvider.workspace_limit */
 
   void (*free_provider) (OrtrainProvider *self);
@@ -51,6 +51,8 @@ typedef struct
   gpointer (*allocate) (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GError **error);
   void (*free) (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gsize n_bytes);
   void (*get_memory) (const OrtrainProvider *self, guint64 *total, guint64 *available);
+  /* Whether an address is in the memory of the device, whoever has allocated it. No function: it cannot be told. */
+  gboolean (*has_address) (OrtrainProvider *self, gconstpointer address);
 
   /* Streams: what is submitted to one runs in order, and not before the host goes on. */
   gboolean (*new_stream) (OrtrainProvider *self, OrtrainStream **stream, GError **error);
@@ -88,13 +90,16 @@ struct _OrtrainProvider
 {
   const OrtrainProviderClass *klass;
   gatomicrefcount ref_count;
-  guint64 memory_limit; /* 0: none */
-  guint64 allocated;    /* by ortrain_provider_allocate, of the memory of the device; counted where there is a limit */
+  const char *device_name; /* what users call its device: "cuda", "cuda:1"; interned */
+  guint device_index;      /* among those of the provider */
+  guint64 memory_limit;    /* 0: none */
+  guint64 allocated; /* by ortrain_provider_allocate, of the memory of the device; counted where there is a limit */
   guint64 workspace_limit; /* of each kernel, while a plan is made that has to become smaller; 0: none */
 };
 
 typedef struct
 {
+  guint device_index;       /* among those of the provider */
   guint n_threads;          /* of the CPU; 0: one per core that the process may use */
   gboolean fixed_partition; /* work is cut by shapes alone: the same bits at any number of threads */
   guint64 memory_limit;     /* bytes of the memory of the device, 0: none; see ortrain_provider_allocate */
@@ -102,8 +107,13 @@ typedef struct
   gboolean allow_tf32; /* products and convolutions of float32 may round their operands to TF32 */
 } OrtrainProviderOptions;
 
-/* The one place that knows providers by name. NULL, "auto": the best there is. */
+/* The one place that knows providers by name. NULL, "auto": the best there is. A name may say which device of the provider is
+ * meant ("cuda:1"), instead of options.device_index. */
 OrtrainProvider *ortrain_provider_open (const char *name, const OrtrainProviderOptions *options, GError **error);
+/* What users call a device of a provider: its name, and the number of all but the first: "cuda", "cuda:1". Interned. */
+const char *ortrain_provider_name_device (const char *provider, guint index);
+/* The same device under that name: "cuda:0" is "cuda". Interned. */
+const char *ortrain_provider_normalize_name (const char *name);
 /* Runs on the calling thread, in the host's memory, for what is evaluated while a plan is made. Transfer none. */
 OrtrainProvider *ortrain_provider_get_host (void);
 /* What tensors in the memory of a device need of it. Transfer full; it stays open as long as it is referenced. */

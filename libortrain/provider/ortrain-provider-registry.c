@@ -6,6 +6,7 @@
 #include "core/ortrain-text-private.h"
 
 #include <gmodule.h>
+#include <string.h>
 
 OrtrainProvider *ortrain_provider_new_cpu (const OrtrainProviderOptions *options); /* kernels/cpu, built in */
 
@@ -111,10 +112,66 @@ ortrain_provider_list_modules (void)
   return (const GPtrArray *) list;
 }
 
+/* ---- devices of a provider ---- */
+
+#define MAX_DIGITS 4
+
+const char *
+ortrain_provider_name_device (const char *provider, guint index)
+{
+  if (index == 0)
+    return g_intern_string (provider);
+  g_autofree char *name = g_strdup_printf ("%s:%u", provider, index);
+  return g_intern_string (name);
+}
+
+/* "cuda:1" → "cuda" and 1. FALSE: a name without a number. */
+static gboolean
+split_name (const char *text, char **provider, guint *index)
+{
+  const char *colon = strrchr (text, ':');
+  const gsize n_digits = colon != NULL ? strspn (colon + 1, "0123456789") : 0;
+  const gboolean has_number = n_digits > 0 && n_digits <= MAX_DIGITS && colon[1 + n_digits] == '\0';
+  *provider = has_number ? g_strndup (text, (gsize) (colon - text)) : g_strdup (text);
+  *index = has_number ? (guint) g_ascii_strtoull (colon + 1, NULL, 10) : 0;
+  return has_number;
+}
+
+const char *
+ortrain_provider_normalize_name (const char *name)
+{
+  g_autofree char *provider = NULL;
+  guint index;
+  split_name (name, &provider, &index);
+  return ortrain_provider_name_device (provider, index);
+}
+
+guint
+ortrain_provider_module_get_n_devices (const OrtrainProviderModule *module)
+{
+  return module->get_n_devices != NULL ? MAX (module->get_n_devices (), 1) : 1;
+}
+
+static gboolean
+check_index (const OrtrainProviderModule *module, guint index, GError **error)
+{
+  const guint n = ortrain_provider_module_get_n_devices (module);
+  if (index < n)
+    return TRUE;
+  g_autofree char *numbers =
+      n == 1 ? g_strdup ("1 device, number 0") : g_strdup_printf ("%u devices, numbers 0 to %u", n, n - 1);
+  g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_UNAVAILABLE,
+               "The provider '%s' has no device with the number %u: it has %s; choose another 'device-index'",
+               module->name, index, numbers);
+  return FALSE;
+}
+
 OrtrainProvider *
 ortrain_provider_open_module (const OrtrainProviderModule *module, const OrtrainProviderOptions *options,
                               GError **error)
 {
+  if (!check_index (module, options->device_index, error))
+    return NULL;
   g_autoptr (OrtrainProvider) provider = module->open (options, error);
   for (guint s = 0; provider != NULL && s < ORTRAIN_N_MEMORY_SPACES; s++)
     if (provider->klass->alignment[s] % ORTRAIN_DEVICE_ALIGNMENT != 0 || provider->klass->alignment[s] == 0)
@@ -125,12 +182,17 @@ ortrain_provider_open_module (const OrtrainProviderModule *module, const Ortrain
         return NULL;
       }
   if (provider != NULL)
-    provider->memory_limit = options->memory_limit;
+    {
+      provider->memory_limit = options->memory_limit;
+      provider->device_index = options->device_index;
+      provider->device_name = ortrain_provider_name_device (module->name, options->device_index);
+    }
   return g_steal_pointer (&provider);
 }
 
+/* Who names a device by its number does not want the CPU in its place. */
 static OrtrainProvider *
-open_best (const OrtrainProviderOptions *options)
+open_best (const OrtrainProviderOptions *options, GError **error)
 {
   const GPtrArray *modules = ortrain_provider_list_modules ();
   const OrtrainProviderModule *best = &cpu;
@@ -142,19 +204,35 @@ open_best (const OrtrainProviderOptions *options)
       if (module->score > best->score && reason == NULL)
         best = module;
     }
-  g_autoptr (GError) error = NULL;
-  OrtrainProvider *provider = ortrain_provider_open_module (best, options, &error);
+  if (options->device_index > 0)
+    return ortrain_provider_open_module (best, options, error);
+  g_autoptr (GError) failure = NULL;
+  OrtrainProvider *provider = ortrain_provider_open_module (best, options, &failure);
   if (provider != NULL)
     return provider;
-  g_message ("The provider '%s' cannot be opened, and the CPU is used: %s", best->name, error->message);
+  g_message ("The provider '%s' cannot be opened, and the CPU is used: %s", best->name, failure->message);
   return ortrain_provider_open_module (&cpu, options, NULL);
 }
 
 OrtrainProvider *
-ortrain_provider_open (const char *name, const OrtrainProviderOptions *options, GError **error)
+ortrain_provider_open (const char *text, const OrtrainProviderOptions *options, GError **error)
 {
-  if (name == NULL || *name == '\0' || g_str_equal (name, "auto"))
-    return open_best (options);
+  OrtrainProviderOptions numbered = *options;
+  g_autofree char *name = NULL;
+  guint index;
+  if (split_name (text != NULL ? text : "", &name, &index))
+    {
+      if (options->device_index != 0 && options->device_index != index)
+        {
+          g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_UNAVAILABLE,
+                       "The provider '%s' and the 'device-index' %u name different devices: give one of the two",
+                       ortrain_text_show (text), options->device_index);
+          return NULL;
+        }
+      numbered.device_index = index;
+    }
+  if (*name == '\0' || g_str_equal (name, "auto"))
+    return open_best (&numbered, error);
   const GPtrArray *modules = ortrain_provider_list_modules ();
   g_autoptr (GString) names = g_string_new (NULL);
   for (guint i = 0; i < modules->len; i++)
@@ -164,7 +242,7 @@ ortrain_provider_open (const char *name, const OrtrainProviderOptions *options, 
         {
           g_autofree char *reason = module->get_reason != NULL ? module->get_reason () : NULL;
           if (reason == NULL)
-            return ortrain_provider_open_module (module, options, error);
+            return ortrain_provider_open_module (module, &numbered, error);
           g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_UNAVAILABLE,
                        "The provider '%s' cannot be used: %s", module->name, reason);
           return NULL;

@@ -63,7 +63,7 @@ ortrain_provider_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsiz
     g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY,
                  "Cannot allocate %" G_GSIZE_FORMAT " bytes of memory on the device '%s': the option "
                  "'device-memory-limit' allows %" G_GUINT64_FORMAT " bytes, and %" G_GUINT64_FORMAT " are allocated",
-                 n_bytes, self->klass->name, self->memory_limit, before);
+                 n_bytes, self->device_name, self->memory_limit, before);
   else
     address = self->klass->allocate (self, space, n_bytes, error);
   if (address == NULL)

@@ -63,7 +63,7 @@ ortrain_execution_new (OrtrainProvider *provider, OrtrainProvider *host, GError 
   self->provider = ortrain_provider_ref (provider);
   self->constants = g_hash_table_new (NULL, NULL);
   self->host = ortrain_provider_ref (host != NULL ? host : ortrain_provider_get_host ());
-  if (!klass->reads_host && (self->memory = ortrain_provider_open_memory (klass->name, error)) == NULL)
+  if (!klass->reads_host && (self->memory = ortrain_provider_open_memory (provider->device_name, error)) == NULL)
     return NULL;
   self->block = ortrain_provider_allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, sizeof *self->block, error);
   if (self->block == NULL)

@@ -115,13 +115,13 @@ ortrain_executor_check_device (const OrtrainExecutor *self, const char *what, co
                                GError **error)
 {
   const OrtrainTensorDevice *device = ortrain_tensor_peek_device (tensor);
-  if (device == NULL || g_str_equal (device->name, self->provider->klass->name))
+  if (device == NULL || g_str_equal (device->name, self->provider->device_name))
     return TRUE;
   g_set_error (
       error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DEVICE,
       "%s '%s': the tensor is in the memory of the device '%s', and the session runs on '%s': copy it to the host "
       "(to_host), or there (to_device)",
-      what, ortrain_text_show (name), device->name, self->provider->klass->name);
+      what, ortrain_text_show (name), device->name, self->provider->device_name);
   return FALSE;
 }
 

@@ -301,6 +301,7 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
   self->seed = ortrain_session_options_get_seed (defaults);
   self->print_memory = ortrain_session_options_get_print_memory (defaults);
   const OrtrainProviderOptions provider_options = {
+    .device_index = ortrain_session_options_get_device_index (defaults),
     .n_threads = ortrain_session_options_get_threads (defaults),
     .fixed_partition = ortrain_session_options_get_deterministic (defaults),
     .memory_limit = ortrain_session_options_get_device_memory_limit (defaults),

@@ -15,6 +15,7 @@ struct _OrtrainSessionOptions
   gboolean optimize;
   gboolean print_memory;
   char *provider; /* NULL: the best there is */
+  guint device_index;
   guint max_plans;
   char **outputs; /* NULL: all */
   OrtrainPrecision precision;
@@ -35,6 +36,7 @@ enum
   PROP_OPTIMIZE,
   PROP_PRINT_MEMORY,
   PROP_PROVIDER,
+  PROP_DEVICE_INDEX,
   PROP_MAX_PLANS,
   PROP_OUTPUTS,
   PROP_PRECISION,

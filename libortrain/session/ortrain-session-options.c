@@ -23,7 +23,7 @@
  * ```
  *
  * New options take their values from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
- * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OPTIMIZE`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_MEMORY_PATTERN`, `ORTRAIN_ARENA_CONFIG`, `ORTRAIN_PROVIDER` or `ORTRAIN_MAX_PLANS`;
+ * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OPTIMIZE`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_MEMORY_PATTERN`, `ORTRAIN_ARENA_CONFIG`, `ORTRAIN_PROVIDER`, `ORTRAIN_DEVICE_INDEX` or `ORTRAIN_MAX_PLANS`;
  * [method@SessionOptions.load_file] reads them from a JSON file. A session reads them when it is created; later changes
  * do not affect it. One thread at a time may use options.
  */
@@ -116,6 +116,17 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    */
   ortrain_session_options_properties[PROP_PROVIDER] =
       ortrain_field_string ("provider", G_STRUCT_OFFSET (OrtrainSessionOptions, provider));
+  /**
+   * OrtrainSessionOptions:device-index: (getter get_device_index) (setter set_device_index)
+   *
+   * Which device of the provider the session runs on, where there are several: its number, from 0, the
+   * [property@Device:index]. The name of a device, such as `cuda:1`, as the [property@SessionOptions:provider] says the same. A
+   * number that no device has is %ORTRAIN_DEVICE_ERROR_UNAVAILABLE. Default: 0, from 0 to 4095.
+   *
+   * Since: 1.0
+   */
+  ortrain_session_options_properties[PROP_DEVICE_INDEX] =
+      ortrain_field_uint ("device-index", G_STRUCT_OFFSET (OrtrainSessionOptions, device_index), 0, 4095, 0);
   /**
    * OrtrainSessionOptions:max-plans: (getter get_max_plans) (setter set_max_plans)
    *
@@ -212,6 +223,7 @@ ortrain_session_options_init (OrtrainSessionOptions *self)
     { "ORTRAIN_OPTIMIZE", "optimize" },
     { "ORTRAIN_PRINT_MEMORY", "print-memory" },
     { "ORTRAIN_PROVIDER", "provider" },
+    { "ORTRAIN_DEVICE_INDEX", "device-index" },
     { "ORTRAIN_MAX_PLANS", "max-plans" },
     { "ORTRAIN_PRECISION", "precision" },
     { "ORTRAIN_DEVICE_MEMORY_LIMIT", "device-memory-limit" },
@@ -669,4 +681,39 @@ ortrain_session_options_set_allow_tf32 (OrtrainSessionOptions *self, gboolean al
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
   ortrain_field_set_boolean (self, ortrain_session_options_properties[PROP_ALLOW_TF32], allow_tf32);
+}
+
+/**
+ * ortrain_session_options_get_device_index: (get-property device-index)
+ * @self: options
+ *
+ * Gets which of the provider's devices is used.
+ *
+ * Returns: its number, 0 for the first
+ *
+ * Since: 1.0
+ */
+guint
+ortrain_session_options_get_device_index (OrtrainSessionOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), 0);
+
+  return self->device_index;
+}
+
+/**
+ * ortrain_session_options_set_device_index: (set-property device-index)
+ * @self: options
+ * @device_index: its number, 0 for the first
+ *
+ * Sets which of the provider's devices is used.
+ *
+ * Since: 1.0
+ */
+void
+ortrain_session_options_set_device_index (OrtrainSessionOptions *self, guint device_index)
+{
+  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
+
+  ortrain_field_set_uint (self, ortrain_session_options_properties[PROP_DEVICE_INDEX], device_index);
 }

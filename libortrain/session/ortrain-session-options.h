@@ -76,6 +76,10 @@ ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_session_options_set_cudnn_conv_algo_search (OrtrainSessionOptions *self,
                                                          OrtrainConvAlgoSearch cudnn_conv_algo_search);
 ORTRAIN_AVAILABLE_IN_ALL
+guint ortrain_session_options_get_device_index (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_device_index (OrtrainSessionOptions *self, guint device_index);
+ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_session_options_get_allow_tf32 (OrtrainSessionOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_session_options_set_allow_tf32 (OrtrainSessionOptions *self, gboolean allow_tf32);

@@ -20,6 +20,7 @@ struct _OrtrainTrainingOptions
   gboolean stop_on_nan;
   gboolean print_memory;
   char *provider; /* NULL: the best there is */
+  guint device_index;
   OrtrainImmediateUpdates immediate_updates;
   guint rank;
   guint64 device_memory_limit; /* 0: none */
@@ -59,6 +60,7 @@ enum
   PROP_STOP_ON_NAN,
   PROP_PRINT_MEMORY,
   PROP_PROVIDER,
+  PROP_DEVICE_INDEX,
   PROP_IMMEDIATE_UPDATES,
   PROP_RANK,
   PROP_DEVICE_MEMORY_LIMIT,

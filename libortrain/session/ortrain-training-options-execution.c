@@ -316,3 +316,38 @@ ortrain_training_options_set_allow_tf32 (OrtrainTrainingOptions *self, gboolean 
 
   ortrain_field_set_boolean (self, ortrain_training_options_properties[PROP_ALLOW_TF32], allow_tf32);
 }
+
+/**
+ * ortrain_training_options_get_device_index: (get-property device-index)
+ * @self: options
+ *
+ * Gets which of the provider's devices is used.
+ *
+ * Returns: its number, 0 for the first
+ *
+ * Since: 1.0
+ */
+guint
+ortrain_training_options_get_device_index (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), 0);
+
+  return self->device_index;
+}
+
+/**
+ * ortrain_training_options_set_device_index: (set-property device-index)
+ * @self: options
+ * @device_index: its number, 0 for the first
+ *
+ * Sets which of the provider's devices is used.
+ *
+ * Since: 1.0
+ */
+void
+ortrain_training_options_set_device_index (OrtrainTrainingOptions *self, guint device_index)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  ortrain_field_set_uint (self, ortrain_training_options_properties[PROP_DEVICE_INDEX], device_index);
+}

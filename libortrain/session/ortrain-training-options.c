@@ -21,7 +21,7 @@
  * ```
  *
  * New options take their values from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
- * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OFFLOAD`, `ORTRAIN_OFFLOAD_FOLDER`, `ORTRAIN_MEMORY_OPT_LEVEL`, `ORTRAIN_MEMORY_OPT_CONFIG`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER`, `ORTRAIN_MAX_GRAD_NORM`
+ * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OFFLOAD`, `ORTRAIN_OFFLOAD_FOLDER`, `ORTRAIN_MEMORY_OPT_LEVEL`, `ORTRAIN_MEMORY_OPT_CONFIG`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER`, `ORTRAIN_DEVICE_INDEX`, `ORTRAIN_MAX_GRAD_NORM`
  * `ORTRAIN_STOP_GRADIENT` (patterns, with commas between them)
  * or `ORTRAIN_IMMEDIATE_UPDATES`; [method@TrainingOptions.load_file] reads them from a JSON file.
  *
@@ -219,6 +219,17 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * with the highest score. Default: %NULL.
    */
   properties[PROP_PROVIDER] = ortrain_field_string ("provider", G_STRUCT_OFFSET (OrtrainTrainingOptions, provider));
+  /**
+   * OrtrainTrainingOptions:device-index: (getter get_device_index) (setter set_device_index)
+   *
+   * Which device of the provider the session runs on, where there are several: its number, from 0, the
+   * [property@Device:index]. The name of a device, such as `cuda:1`, as the [property@TrainingOptions:provider] says the same. A
+   * number that no device has is %ORTRAIN_DEVICE_ERROR_UNAVAILABLE. Default: 0, from 0 to 4095.
+   *
+   * Since: 1.0
+   */
+  properties[PROP_DEVICE_INDEX] =
+      ortrain_field_uint ("device-index", G_STRUCT_OFFSET (OrtrainTrainingOptions, device_index), 0, 4095, 0);
 
   /**
    * OrtrainTrainingOptions:immediate-updates: (getter get_immediate_updates) (setter set_immediate_updates)
@@ -469,6 +480,7 @@ ortrain_training_options_init (OrtrainTrainingOptions *self)
     { "ORTRAIN_STOP_ON_NAN", "stop-on-nan" },
     { "ORTRAIN_PRINT_MEMORY", "print-memory" },
     { "ORTRAIN_PROVIDER", "provider" },
+    { "ORTRAIN_DEVICE_INDEX", "device-index" },
     { "ORTRAIN_MAX_GRAD_NORM", "max-grad-norm" },
     { "ORTRAIN_IMMEDIATE_UPDATES", "immediate-updates" },
     { "ORTRAIN_STOP_GRADIENT", "stop-gradient" },

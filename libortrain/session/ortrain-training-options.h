@@ -169,6 +169,10 @@ const char *ortrain_training_options_get_memory_opt_config (OrtrainTrainingOptio
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_set_memory_opt_config (OrtrainTrainingOptions *self, const char *memory_opt_config);
 ORTRAIN_AVAILABLE_IN_ALL
+guint ortrain_training_options_get_device_index (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_device_index (OrtrainTrainingOptions *self, guint device_index);
+ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_training_options_get_allow_tf32 (OrtrainTrainingOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_set_allow_tf32 (OrtrainTrainingOptions *self, gboolean allow_tf32);

@@ -123,7 +123,7 @@ append_free (OrtrainTrainingSession *self, GString *text)
   if (total == 0)
     return;
   g_autofree char *free_bytes = ortrain_format_bytes (available);
-  g_string_append_printf (text, "; of '%s', %s are free", provider->klass->name, free_bytes);
+  g_string_append_printf (text, "; of '%s', %s are free", provider->device_name, free_bytes);
 }
 
 void

@@ -222,6 +222,7 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   self->each_loss = g_new0 (double, graph->counts->len);
   self->each_weight = g_new0 (double, graph->counts->len);
   const OrtrainProviderOptions provider_options = {
+    .device_index = ortrain_training_options_get_device_index (options),
     .n_threads = ortrain_training_options_get_threads (options),
     .fixed_partition = ortrain_training_options_get_deterministic (options),
     .memory_limit = ortrain_training_options_get_device_memory_limit (options),

@@ -152,6 +152,15 @@ ortrain_tensor_new_from_dlpack (gpointer managed, GError **error)
     }
 
   const guint8 *data = (const guint8 *) t->data + t->byte_offset;
+  if (device != NULL && n_bytes > 0 && !ortrain_tensor_device_has_address (device, data))
+    {
+      g_set_error (
+          error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DEVICE,
+          "The DLPack tensor is said to be on the device '%s', and its memory is not there: it is that of another "
+          "device",
+          device->name);
+      return NULL;
+    }
   gsize alignment = MIN (ortrain_dtype_get_size (dtype), 8);
   const gboolean fits = n_bytes == 0 || (is_row_major (t) && (gsize) data % alignment == 0);
   if (!fits && device != NULL && !device->reads_host)

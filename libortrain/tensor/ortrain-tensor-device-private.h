@@ -21,13 +21,15 @@ typedef struct
   /* What other libraries have submitted to the default stream of the device has run when it returns. NULL: the device has
    * no such stream. */
   gboolean (*await_others) (gpointer data, GError **error);
+  /* Whether an address is in the memory of the device. NULL: it cannot be told. */
+  gboolean (*has_address) (gpointer data, gconstpointer address);
   void (*destroy) (gpointer data);
 } OrtrainTensorDeviceFuncs;
 
 struct _OrtrainTensorDevice
 {
   gatomicrefcount ref_count;
-  const char *name;    /* of its provider; static */
+  const char *name;    /* what users call it; interned */
   gboolean reads_host; /* the host reads and writes its memory at the same addresses */
   gint32 type, id;     /* of DLPack; type 0: it has none */
   const OrtrainTensorDeviceFuncs *funcs;
@@ -48,5 +50,7 @@ void ortrain_tensor_device_free (OrtrainTensorDevice *self, gpointer address, gs
 gboolean ortrain_tensor_device_copy (OrtrainTensorDevice *self, gpointer destination, gconstpointer source,
                                      gsize n_bytes, GError **error);
 gboolean ortrain_tensor_device_await_others (OrtrainTensorDevice *self, GError **error);
+/* TRUE where it cannot be told. */
+gboolean ortrain_tensor_device_has_address (OrtrainTensorDevice *self, gconstpointer address);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainTensorDevice, ortrain_tensor_device_unref)

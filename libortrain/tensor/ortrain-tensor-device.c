@@ -121,3 +121,14 @@ ortrain_tensor_device_await_others (OrtrainTensorDevice *self, GError **error)
   g_mutex_unlock (&self->mutex);
   return ok;
 }
+
+gboolean
+ortrain_tensor_device_has_address (OrtrainTensorDevice *self, gconstpointer address)
+{
+  if (self->funcs->has_address == NULL)
+    return TRUE;
+  g_mutex_lock (&self->mutex);
+  const gboolean found = self->funcs->has_address (self->data, address);
+  g_mutex_unlock (&self->mutex);
+  return found;
+}

@@ -13,7 +13,7 @@ describe_model (OrtrainTrainingSession *session)
 {
   const char *path = ortrain_model_get_path (session->model), *name = ortrain_model_get_name (session->model);
   g_autofree char *file = path != NULL ? g_path_get_basename (path) : NULL;
-  const char *provider = ortrain_execution_get_provider (session->execution)->klass->name;
+  const char *provider = ortrain_execution_get_provider (session->execution)->device_name;
   const guint asked = ortrain_training_options_get_threads (session->options);
   const guint threads = asked > 0 ? asked : g_get_num_processors ();
   return g_strdup_printf ("%s on %s, %u thread%s",

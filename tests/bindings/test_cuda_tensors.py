@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Tensors in the memory of a GPU, given to and taken from other libraries."""
+import os
 import unittest
 
 from ortrain_tap import Ortrain, main, np
@@ -43,6 +44,23 @@ class CudaTensors(unittest.TestCase):
         producer = Producer(Ortrain.Tensor(self.values))
         self.assertEqual(Ortrain.Tensor.from_dlpack(producer).numpy().tolist(), self.values.tolist())
         self.assertEqual(producer.streams, [None])
+
+    @unittest.skipUnless("ORTRAIN_FAKE_CUDA_DEVICES" in os.environ, "there may be one GPU only")
+    def test_second_device(self):
+        second = self.tensor.to_device("cuda:1")
+        self.assertEqual((second.device, second.__dlpack_device__()), ("cuda:1", (2, 1)))
+        producer = Producer(second)
+        taken = Ortrain.Tensor.from_dlpack(producer)
+        self.assertEqual((taken.device, producer.streams), ("cuda:1", [1]))
+        self.assertEqual(taken.to_host().numpy().tolist(), self.values.tolist())
+        with self.assertRaisesRegex(BufferError, "is on device"):
+            second.__dlpack__(dl_device=CUDA)
+        options = Ortrain.TrainingOptions(provider="cuda", device_index=1)
+        self.assertEqual(options.get_device_index(), 1)
+        options.set_device_index(0)
+        self.assertEqual(options.props.device_index, 0)
+        names = [device.props.name for device in Ortrain.Device.list()]
+        self.assertEqual(names, ["cpu", "cuda", "cuda:1"])
 
     def test_synchronize(self):
         self.assertTrue(self.tensor.synchronize())

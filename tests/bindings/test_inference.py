@@ -25,6 +25,13 @@ class Inference(unittest.TestCase):
         self.assertEqual((devices[0].get_name(), devices[0].get_reason()), ("cpu", None))
         self.assertGreater(devices[0].get_total_memory(), devices[0].get_available_memory())
         self.check(Ortrain.InferenceSession(self.model, Ortrain.SessionOptions(provider="cpu")).run({"x": self.x}))
+        self.assertEqual((devices[0].get_index(), devices[0].props.index), (0, 0))
+        options = Ortrain.SessionOptions(provider="cpu", device_index=1)
+        self.assertEqual(options.get_device_index(), 1)
+        with self.assertRaisesRegex(GLib.Error, "'cpu' has no device with the number 1: it has 1 device, number 0; choose another 'device-index'"):
+            Ortrain.InferenceSession(self.model, options)
+        options.set_device_index(0)
+        self.check(Ortrain.InferenceSession(self.model, options).run({"x": self.x}))
         with self.assertRaisesRegex(GLib.Error, "There is no provider 'gpu'; there is 'cpu'"):
             Ortrain.InferenceSession(self.model, Ortrain.SessionOptions(provider="gpu"))
 

@@ -4,6 +4,14 @@
 /* The functions that turn a graph of the provider's into descriptors are its own. */
 #include "cuda/ortrain-cuda-dnn.c"
 
+/* Of the device in use. */
+static cudnnHandle_t
+get_handle (GError **error)
+{
+  OrtrainCudaContext *context = ortrain_cuda_context_open (0, error);
+  return context != NULL ? ortrain_cuda_context_get_dnn (context) : NULL;
+}
+
 static char *
 read_description (Maker *maker, cudnnHandle_t handle)
 {
@@ -25,7 +33,7 @@ probe_describe_device (GError **error)
   if (api == NULL)
     return NULL;
   Maker maker = { api, g_ptr_array_new (), NULL };
-  cudnnHandle_t handle = get_handle (&maker);
+  cudnnHandle_t handle = get_handle (&maker.error);
   char *text = handle != NULL ? read_description (&maker, handle) : NULL;
   forget (api, maker.descriptors);
   if (maker.error != NULL)
@@ -154,7 +162,7 @@ void
 probe_add_engines (Probe *self, const OrtrainDnnGraph *graph, const char *device)
 {
   Maker maker = { ortrain_cuda_open_cudnn (NULL), NULL, NULL };
-  cudnnHandle_t handle = get_handle (&maker);
+  cudnnHandle_t handle = get_handle (&maker.error);
   g_clear_error (&maker.error);
   add_answer (self, "without_handle", graph, handle, FALSE, NULL);
   add_answer (self, "with_handle", graph, handle, TRUE, NULL);
@@ -186,8 +194,11 @@ probe_add_run (Probe *self, const OrtrainDnnGraph *graph, void *const *addresses
   OrtrainStream stream = { .stream = self->stream, .provider = &provider };
   const OrtrainKernelContext context = { .stream = &stream };
   const OrtrainKernelCall call = { .context = &context };
-  const OrtrainDnnTarget target = { .device = "the device in use", .workspace_limit = (gsize) 2 << 30 };
   g_autoptr (GError) error = NULL;
+  const OrtrainDnnTarget target = { .context = ortrain_cuda_context_open (0, &error),
+                                    .device = "the device in use",
+                                    .workspace_limit = (gsize) 2 << 30 };
+  g_clear_error (&error);
   Run run = { .call = &call, .addresses = addresses };
   gint64 begin = g_get_monotonic_time ();
   run.plan = ortrain_dnn_plan (graph, &target, &error);

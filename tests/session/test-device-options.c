@@ -9,13 +9,15 @@
 #define MEGABYTE ((gsize) 1 << 20)
 
 static void
-assert_options (gpointer options, guint64 limit, OrtrainConvAlgoSearch search, gboolean tf32)
+assert_options (gpointer options, guint64 limit, OrtrainConvAlgoSearch search, gboolean tf32, guint index)
 {
+  guint found_index;
   guint64 found_limit;
   OrtrainConvAlgoSearch found_search;
   gboolean found_tf32;
   g_object_get (options, "device-memory-limit", &found_limit, "cudnn-conv-algo-search", &found_search, "allow-tf32",
-                &found_tf32, NULL);
+                &found_tf32, "device-index", &found_index, NULL);
+  g_assert_cmpuint (found_index, ==, index);
   g_assert_cmpuint (found_limit, ==, limit);
   g_assert_cmpint (found_search, ==, search);
   g_assert_cmpint (found_tf32, ==, tf32);
@@ -35,33 +37,40 @@ test_options (gconstpointer data)
   const GType type = g_str_equal (data, "training") ? ORTRAIN_TYPE_TRAINING_OPTIONS : ORTRAIN_TYPE_SESSION_OPTIONS;
   g_autoptr (GError) error = NULL;
   g_autoptr (GObject) plain = g_object_new (type, NULL);
-  assert_options (plain, 0, ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC, FALSE);
+  assert_options (plain, 0, ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC, FALSE, 0);
 
   g_setenv ("ORTRAIN_DEVICE_MEMORY_LIMIT", "6000000000", TRUE);
   g_setenv ("ORTRAIN_CUDNN_CONV_ALGO_SEARCH", "exhaustive", TRUE);
   g_setenv ("ORTRAIN_ALLOW_TF32", "on", TRUE);
+  g_setenv ("ORTRAIN_DEVICE_INDEX", "3", TRUE);
   g_autoptr (GObject) options = g_object_new (type, NULL);
   g_unsetenv ("ORTRAIN_DEVICE_MEMORY_LIMIT");
   g_unsetenv ("ORTRAIN_CUDNN_CONV_ALGO_SEARCH");
   g_unsetenv ("ORTRAIN_ALLOW_TF32");
-  assert_options (options, 6000000000, ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE, TRUE);
+  g_unsetenv ("ORTRAIN_DEVICE_INDEX");
+  assert_options (options, 6000000000, ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE, TRUE, 3);
 
   g_autofree char *folder = g_dir_make_tmp ("ortrain-options-XXXXXX", NULL);
   g_autofree char *path = g_build_filename (folder, "options.json", NULL);
   g_assert_true (
       load (options, path, "{ \"device_memory_limit\": 7000000000, \"cudnn_conv_algo_search\": \"default\" }", &error));
   g_assert_no_error (error);
-  assert_options (options, 7000000000, ORTRAIN_CONV_ALGO_SEARCH_DEFAULT, TRUE);
-  g_assert_true (load (options, path, "{ \"allow-tf32\": false }", &error));
+  assert_options (options, 7000000000, ORTRAIN_CONV_ALGO_SEARCH_DEFAULT, TRUE, 3);
+  g_assert_true (load (options, path, "{ \"allow-tf32\": false, \"device_index\": 1 }", &error));
   g_assert_no_error (error);
-  static const char *const wrong[] = { "{ \"device_memory_limit\": -1 }", "{ \"device_memory_limit\": \"4 GiB\" }",
-                                       "{ \"cudnn_conv_algo_search\": \"fastest\" }", "{ \"allow_tf32\": 1 }" };
+  static const char *const wrong[] = { "{ \"device_memory_limit\": -1 }",
+                                       "{ \"device_memory_limit\": \"4 GiB\" }",
+                                       "{ \"cudnn_conv_algo_search\": \"fastest\" }",
+                                       "{ \"allow_tf32\": 1 }",
+                                       "{ \"device_index\": -1 }",
+                                       "{ \"device_index\": \"first\" }",
+                                       "{ \"device_index\": 4096 }" };
   for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
     {
       g_assert_false (load (options, path, wrong[i], &error));
       g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION);
       g_clear_error (&error);
-      assert_options (options, 7000000000, ORTRAIN_CONV_ALGO_SEARCH_DEFAULT, FALSE);
+      assert_options (options, 7000000000, ORTRAIN_CONV_ALGO_SEARCH_DEFAULT, FALSE, 1);
     }
   test_remove_folder (folder);
 }

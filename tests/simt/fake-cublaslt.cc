@@ -31,7 +31,7 @@ is_known (const cublasLtMatmulAlgo_t *algo)
 
 struct OrtrainFakeBlas
 {
-  int dummy;
+  int device;
 };
 
 struct OrtrainFakeMatmulDesc
@@ -202,12 +202,15 @@ cublasStatus_t
 cublasLtCreate (cublasLtHandle_t *handle)
 {
   *handle = new OrtrainFakeBlas ();
+  cudaGetDevice (&(*handle)->device);
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t
 cublasLtDestroy (cublasLtHandle_t handle)
 {
+  if (!ortrain_fake_cuda_is_current (handle->device))
+    return CUBLAS_STATUS_INVALID_VALUE;
   delete handle;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -352,6 +355,8 @@ cublasLtMatmulAlgoGetHeuristic (cublasLtHandle_t handle, cublasLtMatmulDesc_t de
                                 cublasLtMatmulHeuristicResult_t results[], int *n_found)
 {
   *n_found = 0;
+  if (!ortrain_fake_cuda_is_current (handle->device))
+    return CUBLAS_STATUS_INVALID_VALUE;
   ortrain_fake_cuda_count ("blas-heuristics");
   const bool sums = desc->epilogue == CUBLASLT_EPILOGUE_BGRADA || desc->epilogue == CUBLASLT_EPILOGUE_BGRADB;
   const bool gelu = desc->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || desc->epilogue == CUBLASLT_EPILOGUE_DGELU;
@@ -374,6 +379,8 @@ cublasLtMatmulAlgoCheck (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cub
                          const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *result)
 {
   *result = {};
+  if (!ortrain_fake_cuda_is_current (handle->device))
+    return CUBLAS_STATUS_INVALID_VALUE;
   result->algo = *algo;
   result->workspaceSize = WORKSPACE >> algo->data[1];
   result->state = fits (desc, a, b, c, d) && is_known (algo) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
@@ -394,7 +401,8 @@ cublasLtMatmul (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *
                 const void *c, cublasLtMatrixLayout_t c_layout, void *d, cublasLtMatrixLayout_t d_layout,
                 const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes, cudaStream_t stream)
 {
-  if (handle == nullptr || !fits (desc, a_layout, b_layout, c_layout, d_layout))
+  if (handle == nullptr || !ortrain_fake_cuda_is_current (handle->device) ||
+      !fits (desc, a_layout, b_layout, c_layout, d_layout))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (((uintptr_t) workspace & 15) != 0 || !is_known (algo))
     return CUBLAS_STATUS_INVALID_VALUE;

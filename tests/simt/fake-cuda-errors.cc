@@ -13,8 +13,8 @@ fake_cuda_get_setting (const char *name, uint64_t fallback)
   return text != nullptr && *text != '\0' ? strtoull (text, nullptr, 10) : fallback;
 }
 
-static std::atomic<int> sticky;             /* the device is lost: every call says so */
-static thread_local cudaError_t last_error; /* of this thread, until it is asked for */
+static std::atomic<int> sticky[FAKE_CUDA_MAX_DEVICES]; /* a device is lost: every call on it says so */
+static thread_local cudaError_t last_error;            /* of this thread, until it is asked for */
 
 cudaError_t
 fake_cuda_report (cudaError_t error)
@@ -25,16 +25,22 @@ fake_cuda_report (cudaError_t error)
 }
 
 cudaError_t
+fake_cuda_get_sticky_of (int device)
+{
+  return (cudaError_t) sticky[device].load ();
+}
+
+cudaError_t
 fake_cuda_get_sticky (void)
 {
-  return (cudaError_t) sticky.load ();
+  return fake_cuda_get_sticky_of (fake_cuda_get_device ());
 }
 
 void
 fake_cuda_lose (cudaError_t error)
 {
   int none = cudaSuccess;
-  sticky.compare_exchange_strong (none, error);
+  sticky[fake_cuda_get_device ()].compare_exchange_strong (none, error);
 }
 
 cudaError_t
@@ -63,6 +69,7 @@ cudaGetErrorName (cudaError_t error)
       NAMED (cudaSuccess);
       NAMED (cudaErrorInvalidValue);
       NAMED (cudaErrorMemoryAllocation);
+      NAMED (cudaErrorInvalidDevicePointer);
       NAMED (cudaErrorInsufficientDriver);
       NAMED (cudaErrorNoDevice);
       NAMED (cudaErrorInvalidDevice);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fake-cuda-legacy.h"
+#include "fake-cuda-internal.h"
 
 #include <atomic>
 #include <cstdint>
@@ -10,11 +11,12 @@
 
 struct Late
 {
+  int device;
   std::function<void (void)> run;
   uint64_t age; /* operations of other streams, until it runs */
 };
 
-static std::recursive_mutex lock; /* held while it runs: the legacy stream is one stream */
+static std::recursive_mutex lock; /* held while it runs: the legacy stream of a device is one stream */
 static std::deque<Late> queue;
 static std::atomic<size_t> n_queued; /* spares streams the lock */
 static uint32_t random_bits = 1;
@@ -24,16 +26,25 @@ fake_cuda_add_legacy (std::function<void (void)> run)
 {
   std::lock_guard<std::recursive_mutex> guard (lock);
   random_bits = random_bits * 1664525u + 1013904223u;
-  queue.push_back ({ std::move (run), 1 + (random_bits >> 24) % MOST_LATE });
+  queue.push_back ({ fake_cuda_use_device (), std::move (run), 1 + (random_bits >> 24) % MOST_LATE });
   n_queued++;
 }
 
-static void
-run_first (void)
+static std::deque<Late>::iterator
+find_first (void)
 {
-  const Late first = std::move (queue.front ());
-  queue.pop_front ();
-  first.run ();
+  auto each = queue.begin ();
+  while (each != queue.end () && each->device != fake_cuda_get_device ())
+    ++each;
+  return each;
+}
+
+static void
+run_late (std::deque<Late>::iterator each)
+{
+  const Late late = std::move (*each);
+  queue.erase (each);
+  late.run ();
   n_queued--;
 }
 
@@ -43,8 +54,8 @@ fake_cuda_run_legacy (void)
   if (n_queued == 0)
     return;
   std::lock_guard<std::recursive_mutex> guard (lock);
-  while (!queue.empty ())
-    run_first ();
+  for (auto each = find_first (); each != queue.end (); each = find_first ())
+    run_late (each);
 }
 
 void
@@ -53,6 +64,7 @@ fake_cuda_age_legacy (void)
   if (n_queued == 0)
     return;
   std::lock_guard<std::recursive_mutex> guard (lock);
-  if (!queue.empty () && --queue.front ().age == 0)
-    run_first ();
+  const auto first = find_first ();
+  if (first != queue.end () && --first->age == 0)
+    run_late (first);
 }

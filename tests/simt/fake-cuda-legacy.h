@@ -3,9 +3,9 @@
 
 #include <functional>
 
-/* The legacy stream, which streams that do not block neither wait for nor hold up: what it is given runs when somebody
+/* The legacy stream of the calling thread's device, which streams that do not block neither wait for nor hold up: what it is given runs when somebody
  * waits for it, or else late, when other streams have run some operations that came after it. */
 void fake_cuda_add_legacy (std::function<void (void)> run);
 void fake_cuda_run_legacy (void);
-/* Another stream has run an operation. */
+/* Another stream of the device has run an operation. */
 void fake_cuda_age_legacy (void);

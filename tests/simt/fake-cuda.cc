@@ -57,11 +57,13 @@ struct Operation
 
 struct OrtrainFakeGraph
 {
+  int device = 0;
   std::vector<std::shared_ptr<Operation> > operations;
 };
 
 struct OrtrainFakeGraphExec
 {
+  int device;
   std::vector<std::shared_ptr<Operation> > operations;
 };
 
@@ -69,6 +71,7 @@ struct OrtrainFakeEvent
 {
   std::mutex lock;
   std::condition_variable changed;
+  int device = 0;
   uint64_t recorded = 0, reached = 0;
   uint64_t capture = 0;                       /* in which it was last recorded; 0: in none */
   std::chrono::steady_clock::time_point time; /* when it was last reached */
@@ -91,7 +94,6 @@ struct OrtrainFakeStream
 };
 
 static thread_local OrtrainFakeStream *capturing; /* by this thread */
-thread_local int fake_cuda_device;
 
 cudaError_t
 fake_cuda_check_capture (void)
@@ -133,6 +135,7 @@ run_operation (OrtrainFakeStream *stream, Operation *operation)
 static void
 run_stream (OrtrainFakeStream *stream)
 {
+  fake_cuda_choose_device (stream->device);
   std::unique_lock<std::mutex> guard (stream->lock);
   for (;;)
     {
@@ -161,6 +164,12 @@ run_stream (OrtrainFakeStream *stream)
     }
 }
 
+static cudaError_t
+check_stream (const OrtrainFakeStream *stream)
+{
+  return fake_cuda_check_device (stream->device, cudaErrorInvalidResourceHandle);
+}
+
 static void wait_for_blocking_streams (void);
 
 /* Streams that block wait for the legacy stream, and it for them. */
@@ -187,8 +196,8 @@ submit (OrtrainFakeStream *stream, std::shared_ptr<Operation> operation)
     fake_cuda_lose (cudaErrorLaunchFailure);
   if (fake_cuda_get_sticky () != cudaSuccess)
     return fake_cuda_report (fake_cuda_get_sticky ());
-  if (fake_cuda_device != (stream != nullptr ? stream->device : 0))
-    return fake_cuda_report (cudaErrorInvalidResourceHandle);
+  if (stream != nullptr && check_stream (stream) != cudaSuccess)
+    return cudaErrorInvalidResourceHandle;
   if (stream == nullptr)
     return submit_to_legacy (std::move (operation));
   if (stream->blocking)
@@ -266,56 +275,6 @@ simt_launch (SimtStream stream, const char *name, dim3 grid, dim3 block, SimtInv
 
 /* ---- CUDA's functions ---- */
 
-cudaError_t
-cudaGetDeviceCount (int *count)
-{
-  *count =
-      getenv ("ORTRAIN_FAKE_CUDA_NONE") == nullptr ? (int) fake_cuda_get_setting ("ORTRAIN_FAKE_CUDA_DEVICES", 1) : 0;
-  return *count > 0 ? cudaSuccess : fake_cuda_report (cudaErrorNoDevice);
-}
-
-cudaError_t
-cudaGetDeviceProperties (struct cudaDeviceProp *properties, int device)
-{
-  *properties = {};
-  snprintf (properties->name, sizeof properties->name, "emulated on the host");
-  properties->totalGlobalMem = fake_cuda_get_total ();
-  properties->major = 9;
-  properties->multiProcessorCount = (int) fake_cuda_get_setting ("ORTRAIN_FAKE_CUDA_PROCESSORS", 2);
-  properties->l2CacheSize = 1 << 20;
-  return device == 0 ? cudaSuccess : fake_cuda_report (cudaErrorInvalidDevice);
-}
-
-cudaError_t
-cudaSetDevice (int device)
-{
-  if (device < 0 || (uint64_t) device >= fake_cuda_get_setting ("ORTRAIN_FAKE_CUDA_DEVICES", 1))
-    return fake_cuda_report (cudaErrorInvalidDevice);
-  fake_cuda_device = device;
-  return fake_cuda_report (fake_cuda_get_sticky ());
-}
-
-cudaError_t
-cudaGetDevice (int *device)
-{
-  *device = fake_cuda_device;
-  return cudaSuccess;
-}
-
-cudaError_t
-cudaDriverGetVersion (int *version)
-{
-  *version = CUDART_VERSION;
-  return cudaSuccess;
-}
-
-cudaError_t
-cudaRuntimeGetVersion (int *version)
-{
-  *version = CUDART_VERSION;
-  return cudaSuccess;
-}
-
 static void
 run_set (void *data)
 {
@@ -326,6 +285,8 @@ run_set (void *data)
 cudaError_t
 cudaMemsetAsync (void *address, int byte, size_t n_bytes, cudaStream_t stream)
 {
+  if (fake_cuda_check_memory (address) != cudaSuccess)
+    return cudaErrorInvalidDevicePointer;
   const uint64_t parts[3] = { (uint64_t) address, (uint64_t) (byte & 255), n_bytes };
   const auto operation = make_operation (nullptr, run_set, parts, sizeof parts);
   operation->other = "fill";
@@ -359,6 +320,8 @@ run_staged (void *data)
 cudaError_t
 cudaMemcpyAsync (void *destination, const void *source, size_t n_bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
+  if (fake_cuda_check_memory (source) != cudaSuccess || fake_cuda_check_memory (destination) != cudaSuccess)
+    return cudaErrorInvalidDevicePointer;
   const bool from_host = !fake_cuda_is_device (source) && !fake_cuda_is_pinned (source);
   const bool to_host = !fake_cuda_is_device (destination) && !fake_cuda_is_pinned (destination);
   const bool has_graphs = stream != nullptr && stream->has_graphs;
@@ -412,6 +375,8 @@ cudaMemcpy2DAsync (void *destination, size_t destination_pitch, const void *sour
   if (!fake_cuda_is_device (source) || !fake_cuda_is_device (destination) || width > source_pitch ||
       width > destination_pitch)
     return fake_cuda_report (cudaErrorInvalidValue);
+  if (fake_cuda_check_memory (source) != cudaSuccess || fake_cuda_check_memory (destination) != cudaSuccess)
+    return cudaErrorInvalidDevicePointer;
   const uint64_t parts[6] = {
     (uint64_t) destination, destination_pitch, (uint64_t) source, source_pitch, width, height
   };
@@ -431,7 +396,7 @@ cudaStreamCreateWithFlags (cudaStream_t *stream, unsigned int flags)
     return fake_cuda_report (fake_cuda_get_sticky ());
   *stream = new OrtrainFakeStream ();
   (*stream)->random = ++number * 2654435761u;
-  (*stream)->device = fake_cuda_device;
+  (*stream)->device = fake_cuda_use_device ();
   (*stream)->blocking = (flags & cudaStreamNonBlocking) == 0;
   (*stream)->thread = std::thread (run_stream, *stream);
   std::lock_guard<std::mutex> guard (streams_lock);
@@ -442,6 +407,8 @@ cudaStreamCreateWithFlags (cudaStream_t *stream, unsigned int flags)
 cudaError_t
 cudaStreamDestroy (cudaStream_t stream)
 {
+  if (check_stream (stream) != cudaSuccess)
+    return cudaErrorInvalidResourceHandle;
   {
     std::lock_guard<std::mutex> guard (streams_lock);
     streams.erase (std::find (streams.begin (), streams.end (), stream));
@@ -470,7 +437,7 @@ wait_for_blocking_streams (void)
 {
   std::lock_guard<std::mutex> guard (streams_lock);
   for (OrtrainFakeStream *stream : streams)
-    if (stream->blocking)
+    if (stream->blocking && stream->device == fake_cuda_get_device ())
       wait_for_stream (stream);
 }
 
@@ -489,7 +456,12 @@ cudaDeviceSynchronize (void)
     return cudaErrorStreamCaptureUnsupported;
   COUNT (n_waits);
   fake_cuda_run_legacy ();
-  ortrain_fake_cuda_drain ();
+  {
+    std::lock_guard<std::mutex> guard (streams_lock);
+    for (OrtrainFakeStream *stream : streams)
+      if (stream->device == fake_cuda_get_device ())
+        wait_for_stream (stream);
+  }
   return fake_cuda_report (fake_cuda_get_sticky ());
 }
 
@@ -543,6 +515,8 @@ cudaStreamSynchronize (cudaStream_t stream)
       fake_cuda_run_legacy ();
       return fake_cuda_report (fake_cuda_get_sticky ());
     }
+  if (check_stream (stream) != cudaSuccess)
+    return cudaErrorInvalidResourceHandle;
   if (stream->captures)
     {
       stream->invalid = true;
@@ -558,12 +532,21 @@ cudaError_t
 cudaEventCreateWithFlags (cudaEvent_t *event, unsigned int flags)
 {
   *event = new OrtrainFakeEvent ();
+  (*event)->device = fake_cuda_use_device ();
   return cudaSuccess;
+}
+
+static cudaError_t
+check_device_of (const OrtrainFakeEvent *event)
+{
+  return fake_cuda_check_device (event->device, cudaErrorInvalidResourceHandle);
 }
 
 cudaError_t
 cudaEventDestroy (cudaEvent_t event)
 {
+  if (check_device_of (event) != cudaSuccess)
+    return cudaErrorInvalidResourceHandle;
   delete event;
   return cudaSuccess;
 }
@@ -584,6 +567,8 @@ static cudaError_t
 add_event (cudaStream_t stream, cudaEvent_t event, bool records)
 {
   auto operation = std::make_shared<Operation> ();
+  if (check_device_of (event) != cudaSuccess)
+    return cudaErrorInvalidResourceHandle;
   {
     std::lock_guard<std::mutex> guard (event->lock);
     const cudaError_t error = records ? cudaSuccess : check_event (stream, event);
@@ -612,6 +597,8 @@ cudaStreamWaitEvent (cudaStream_t stream, cudaEvent_t event, unsigned int flags)
 cudaError_t
 cudaEventSynchronize (cudaEvent_t event)
 {
+  if (check_device_of (event) != cudaSuccess)
+    return cudaErrorInvalidResourceHandle;
   COUNT (n_waits);
   std::unique_lock<std::mutex> guard (event->lock);
   if (event->capture != 0)
@@ -629,6 +616,8 @@ cudaEventSynchronize (cudaEvent_t event)
 cudaError_t
 cudaEventQuery (cudaEvent_t event)
 {
+  if (check_device_of (event) != cudaSuccess)
+    return cudaErrorInvalidResourceHandle;
   std::lock_guard<std::mutex> guard (event->lock);
   if (event->capture != 0)
     {
@@ -653,6 +642,8 @@ cudaError_t
 cudaStreamBeginCapture (cudaStream_t stream, cudaStreamCaptureMode mode)
 {
   static std::atomic<uint64_t> number;
+  if (check_stream (stream) != cudaSuccess)
+    return cudaErrorInvalidResourceHandle;
   if (stream->captures || capturing != nullptr)
     return fake_cuda_report (cudaErrorInvalidValue);
   stream->captures = true;
@@ -660,6 +651,7 @@ cudaStreamBeginCapture (cudaStream_t stream, cudaStreamCaptureMode mode)
   capturing = stream;
   stream->invalid = false;
   stream->graph = std::make_unique<OrtrainFakeGraph> ();
+  stream->graph->device = stream->device;
   return fake_cuda_report (fake_cuda_get_sticky ());
 }
 
@@ -680,8 +672,10 @@ cudaStreamEndCapture (cudaStream_t stream, cudaGraph_t *graph)
 cudaError_t
 cudaGraphInstantiate (cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
+  if (fake_cuda_check_device (graph->device, cudaErrorInvalidResourceHandle) != cudaSuccess)
+    return cudaErrorInvalidResourceHandle;
   COUNT (n_captures);
-  *exec = new OrtrainFakeGraphExec{ graph->operations };
+  *exec = new OrtrainFakeGraphExec{ graph->device, graph->operations };
   return fake_cuda_report (fake_cuda_get_sticky ());
 }
 
@@ -690,8 +684,9 @@ cudaGraphLaunch (cudaGraphExec_t exec, cudaStream_t stream)
 {
   if (fake_cuda_get_sticky () != cudaSuccess)
     return fake_cuda_report (fake_cuda_get_sticky ());
-  if (fake_cuda_device != stream->device)
-    return fake_cuda_report (cudaErrorInvalidResourceHandle);
+  if (check_stream (stream) != cudaSuccess ||
+      fake_cuda_check_device (exec->device, cudaErrorInvalidResourceHandle) != cudaSuccess)
+    return cudaErrorInvalidResourceHandle;
   stream->has_graphs = true;
   COUNT (n_graph_launches);
   COUNT (n_submissions);
@@ -707,6 +702,8 @@ cudaGraphLaunch (cudaGraphExec_t exec, cudaStream_t stream)
 cudaError_t
 cudaGraphDestroy (cudaGraph_t graph)
 {
+  if (fake_cuda_check_device (graph->device, cudaErrorInvalidResourceHandle) != cudaSuccess)
+    return cudaErrorInvalidResourceHandle;
   delete graph;
   return cudaSuccess;
 }
@@ -714,6 +711,8 @@ cudaGraphDestroy (cudaGraph_t graph)
 cudaError_t
 cudaGraphExecDestroy (cudaGraphExec_t exec)
 {
+  if (fake_cuda_check_device (exec->device, cudaErrorInvalidResourceHandle) != cudaSuccess)
+    return cudaErrorInvalidResourceHandle;
   delete exec;
   return cudaSuccess;
 }

@@ -15,7 +15,8 @@
  *   ORTRAIN_FAKE_CUDA_LOST_SUBMITTING=N   the same at the N-th operation that is submitted, within the call that does
  *   ORTRAIN_FAKE_CUDA_MEMORY=BYTES  of the device
  *   ORTRAIN_FAKE_CUDA_NONE=1        there is no device
- *   ORTRAIN_FAKE_CUDA_DEVICES=N     1 if not set; all but the first have no memory, and run nothing of the first one's
+ *   ORTRAIN_FAKE_CUDA_DEVICES=N     1 if not set, at most 16. Memory, streams, events, graphs and the libraries' handles belong to
+ *                                   one; a call that gets what is not the calling thread's device's is an error
  *   ORTRAIN_FAKE_CUDA_PROCESSORS=N  multiprocessors, 2 if not set
  *   ORTRAIN_FAKE_CUDA_CHOICES=N     libraries number their algorithms and engines from N, and take no others
  *   ORTRAIN_SIMT_ORDER=forward|reverse|shuffled   of the threads of a block, between barriers */
@@ -43,6 +44,7 @@ extern "C"
     uint64_t n_submissions;     /* launches, copies and fills by the host, a graph as one */
     uint64_t n_allocations;     /* of device memory */
     uint64_t n_legacy;          /* operations of the legacy stream, which nothing of ours is ordered with */
+    uint64_t n_foreign;         /* calls that got what belongs to another device */
   } OrtrainFakeCudaCounts;
 
   OrtrainFakeCudaCounts ortrain_fake_cuda_get_counts (void);
@@ -63,6 +65,10 @@ extern "C"
   void ortrain_fake_cuda_count (const char *name);
   /* ORTRAIN_FAKE_CUDA_CHOICES; 0 if not set. */
   int ortrain_fake_cuda_get_choices (void);
+  /* FALSE, and counted as foreign: it is not the calling thread's device. For libraries. */
+  int ortrain_fake_cuda_is_current (int device);
+  /* Whether a context was made on a device. */
+  int ortrain_fake_cuda_is_initialized (int device);
   /* Returns when all streams have run what they were given. Counted as no wait. */
   void ortrain_fake_cuda_drain (void);
   /* Streams begin nothing more, until they are released; what would wait for them for ever releases them. FALSE: something

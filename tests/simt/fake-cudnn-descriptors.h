@@ -21,6 +21,7 @@ struct Descriptor
 {
   cudnnBackendDescriptorType_t type;
   bool final = false;
+  int device = 0; /* on which it became final: plans are compiled for one */
   std::map<int, Attribute> attributes;
   int64_t engine = 0; /* of engines and their configurations */
 

@@ -20,6 +20,7 @@ get_workspace (int64_t engine)
 
 struct OrtrainFakeDnn
 {
+  int device;
   cudaStream_t stream;
 };
 
@@ -413,12 +414,15 @@ cudnnStatus_t
 cudnnCreate (cudnnHandle_t *handle)
 {
   *handle = new OrtrainFakeDnn ();
+  cudaGetDevice (&(*handle)->device);
   return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t
 cudnnDestroy (cudnnHandle_t handle)
 {
+  if (!ortrain_fake_cuda_is_current (handle->device))
+    return fail (CUDNN_STATUS_BAD_PARAM, "the handle is of another device");
   delete handle;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -687,6 +691,7 @@ cudnnBackendFinalize (cudnnBackendDescriptor_t descriptor)
   else if (self->type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR &&
            self->count (CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) != self->count (CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS))
     status = fail (CUDNN_STATUS_BAD_PARAM, "addresses and tensors differ in number");
+  cudaGetDevice (&self->device);
   self->final = status == CUDNN_STATUS_SUCCESS;
   return status;
 }
@@ -720,6 +725,8 @@ cudnnBackendExecute (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnB
   const auto *self = (const Descriptor *) plan, *places = (const Descriptor *) pack;
   if (handle == nullptr || handle->stream == nullptr || !self->final || !places->final)
     return fail (CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "the plan, or its addresses, are not final");
+  if (!ortrain_fake_cuda_is_current (handle->device) || !ortrain_fake_cuda_is_current (self->device))
+    return fail (CUDNN_STATUS_BAD_PARAM, "the handle, or the plan, is of another device");
   const Descriptor *config = self->child (CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   std::map<int64_t, int> numbers;
   FakeGraph graph = read_graph (config->child (CUDNN_ATTR_ENGINE_OPERATION_GRAPH), &numbers);

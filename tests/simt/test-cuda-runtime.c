@@ -3,6 +3,8 @@
 
 #include "provider/ortrain-provider-private.h"
 
+#include <cuda.h>
+
 /* The rules of CUDA's runtime that the emulated one has to have, so that a provider that breaks them fails here. */
 
 #define N_BYTES ((size_t) 4096)
@@ -188,6 +190,98 @@ test_ordinary (void)
   tear_down (&f);
 }
 
+/* What belongs to one device is refused while another one is current, by a thread that has chosen it, or pushed its context. */
+static void
+test_devices (void)
+{
+  Fixture f;
+  cudaStream_t stream = NULL;
+  cudaEvent_t event = NULL, other = NULL;
+  cudaGraph_t graph = NULL;
+  cudaGraphExec_t exec = NULL;
+  guint8 *device = NULL;
+  CUcontext first, popped;
+  struct cudaPointerAttributes attributes;
+  struct cudaDeviceProp properties;
+  int current = -1;
+  if (!set_up (&f))
+    return;
+  g_assert_cmpint (cudaSetDevice (1), ==, cudaErrorInvalidDevice);
+  g_setenv ("ORTRAIN_FAKE_CUDA_DEVICES", "2", TRUE);
+  g_assert_cmpint (cudaGetDeviceProperties (&properties, 1), ==, cudaSuccess);
+  g_assert_cmpint (cudaGetDeviceProperties (&properties, 2), ==, cudaErrorInvalidDevice);
+  g_assert_cmpint (cudaEventCreateWithFlags (&other, cudaEventDisableTiming), ==, cudaSuccess);
+  begin (&f);
+  g_assert_cmpint (cudaStreamEndCapture (f.stream, &graph), ==, cudaSuccess);
+  g_assert_cmpint (cudaGraphInstantiate (&exec, graph, 0), ==, cudaSuccess);
+
+  g_assert_false (ortrain_fake_cuda_is_initialized (1));
+  g_assert_cmpint (cudaSetDevice (1), ==, cudaSuccess);
+  g_assert_true (ortrain_fake_cuda_is_initialized (1));
+  g_assert_cmpint (cudaMalloc ((void **) &device, N_BYTES), ==, cudaSuccess);
+  g_assert_cmpint (cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking), ==, cudaSuccess);
+  g_assert_cmpint (cudaEventCreateWithFlags (&event, cudaEventDisableTiming), ==, cudaSuccess);
+  g_assert_cmpint (cudaPointerGetAttributes (&attributes, device), ==, cudaSuccess);
+  g_assert_cmpint (attributes.device, ==, 1);
+  g_assert_cmpint (cudaPointerGetAttributes (&attributes, f.device), ==, cudaSuccess);
+  g_assert_cmpint (attributes.device, ==, 0);
+
+  guint64 n_foreign = ortrain_fake_cuda_get_counts ().n_foreign;
+  const cudaError_t foreign[] = {
+    cudaMemsetAsync (device, 0, N_BYTES, f.stream),
+    cudaEventRecord (event, f.stream),
+    cudaStreamSynchronize (f.stream),
+    cudaStreamWaitEvent (f.stream, event, 0),
+    cudaStreamWaitEvent (stream, other, 0),
+    cudaEventRecord (other, stream),
+    cudaEventSynchronize (other),
+    cudaEventQuery (other),
+    cudaEventDestroy (other),
+    cudaStreamBeginCapture (f.stream, cudaStreamCaptureModeThreadLocal),
+    cudaGraphLaunch (exec, f.stream),
+    cudaGraphLaunch (exec, stream),
+    cudaGraphExecDestroy (exec),
+    cudaGraphDestroy (graph),
+    cudaStreamDestroy (f.stream),
+  };
+  for (guint i = 0; i < G_N_ELEMENTS (foreign); i++)
+    g_assert_cmpint (foreign[i], ==, cudaErrorInvalidResourceHandle);
+  const cudaError_t memory[] = {
+    cudaMemsetAsync (f.device, 0, N_BYTES, stream),
+    cudaMemcpyAsync (f.device, device, N_BYTES, cudaMemcpyDefault, stream),
+    cudaMemcpyAsync (device, f.device, N_BYTES, cudaMemcpyDefault, stream),
+    cudaMemcpy2DAsync (device, 8, f.device, 8, 8, 8, cudaMemcpyDefault, stream),
+    cudaFree (f.device),
+  };
+  for (guint i = 0; i < G_N_ELEMENTS (memory); i++)
+    g_assert_cmpint (memory[i], ==, cudaErrorInvalidDevicePointer);
+  g_assert_cmpuint (ortrain_fake_cuda_get_counts ().n_foreign - n_foreign, ==,
+                    G_N_ELEMENTS (foreign) + G_N_ELEMENTS (memory));
+
+  /* a context that is pushed comes before what was chosen */
+  g_assert_cmpint (cuDevicePrimaryCtxRetain (&first, 0), ==, CUDA_SUCCESS);
+  g_assert_cmpint (cuCtxPushCurrent (first), ==, CUDA_SUCCESS);
+  g_assert_cmpint (cudaGetDevice (&current), ==, cudaSuccess);
+  g_assert_cmpint (current, ==, 0);
+  g_assert_cmpint (cudaMemsetAsync (f.device, 5, N_BYTES, f.stream), ==, cudaSuccess);
+  g_assert_cmpuint (read_byte (&f), ==, 5);
+  g_assert_cmpint (cuCtxPopCurrent (&popped), ==, CUDA_SUCCESS);
+  g_assert_true (popped == first);
+  g_assert_cmpint (cudaGetDevice (&current), ==, cudaSuccess);
+  g_assert_cmpint (current, ==, 1);
+  g_assert_cmpint (cuCtxPopCurrent (&popped), ==, CUDA_ERROR_INVALID_CONTEXT);
+
+  g_assert_cmpint (cudaFree (device), ==, cudaSuccess);
+  g_assert_cmpint (cudaEventDestroy (event), ==, cudaSuccess);
+  g_assert_cmpint (cudaStreamDestroy (stream), ==, cudaSuccess);
+  g_assert_cmpint (cudaSetDevice (0), ==, cudaSuccess);
+  g_unsetenv ("ORTRAIN_FAKE_CUDA_DEVICES");
+  g_assert_cmpint (cudaGraphExecDestroy (exec), ==, cudaSuccess);
+  g_assert_cmpint (cudaGraphDestroy (graph), ==, cudaSuccess);
+  g_assert_cmpint (cudaEventDestroy (other), ==, cudaSuccess);
+  tear_down (&f);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -196,5 +290,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/cuda-runtime/captures/forbidden", test_forbidden);
   g_test_add_func ("/cuda-runtime/captures/events", test_events);
   g_test_add_func ("/cuda-runtime/captures/ordinary-memory", test_ordinary);
+  g_test_add_func ("/cuda-runtime/devices", test_devices);
   return g_test_run ();
 }

@@ -313,7 +313,7 @@ class Json(unittest.TestCase):
         self.assertEqual(result["items"], 100)
         self.assertTrue(0 <= result["accuracy"] <= 1 and result["loss"] > 0)
         devices = strict(ortrain("devices", "--json")[0])
-        self.assertEqual(devices[0]["name"], "cpu")
+        self.assertEqual((devices[0]["name"], devices[0]["index"]), ("cpu", 0))
 
     def test_no_number(self):
         """A loss that runs away is null: JSON has no other word for it."""

@@ -72,6 +72,7 @@ static ExitStatus
 run (int argc, char *argv[])
 {
   gint batch = G_MININT, seq = G_MININT, threads = 0, steps = 10, warm_up = 3;
+  gint device_index = ORTRAIN_COMMAND_NOT_GIVEN;
   g_autofree char *provider = NULL, *precision = NULL, *budget = NULL, *arena = NULL;
   double learning_rate = 1e-4;
   gboolean json = FALSE, deterministic = FALSE;
@@ -89,6 +90,8 @@ run (int argc, char *argv[])
     { "dim", 0, 0, G_OPTION_ARG_STRING_ARRAY, &dims, "Size of one dimension that is not a number", "NAME=SIZE" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
+    { "device-index", 0, 0, G_OPTION_ARG_INT, &device_index, "Number of the device, where the provider has several (0)",
+      "N" },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
     { "budget", 0, 0, G_OPTION_ARG_STRING, &budget, "What a step may hold, like 1.5GiB (any number of bytes)",
       "BYTES" },
@@ -145,6 +148,8 @@ run (int argc, char *argv[])
     ortrain_training_options_set_threads (options, (guint) threads);
   if (provider != NULL)
     ortrain_training_options_set_provider (options, provider);
+  if (!command_set_device_index (G_OBJECT (options), device_index, &error))
+    return command_fail (error);
   if (precision != NULL && !command_set_precision (G_OBJECT (options), precision, &error))
     return command_fail (error);
   if (budget != NULL && !command_set_budget (G_OBJECT (options), budget, &error))

@@ -40,6 +40,8 @@ run (int argc, char *argv[])
           json_builder_begin_object (builder);
           json_builder_set_member_name (builder, "name");
           json_builder_add_string_value (builder, name);
+          json_builder_set_member_name (builder, "index");
+          json_builder_add_int_value (builder, ortrain_device_get_index (device));
           json_builder_set_member_name (builder, "description");
           add_text (builder, description);
           if (is_cpu)

@@ -177,6 +177,7 @@ run (int argc, char *argv[])
   g_auto (TableSettings) table = { 0 };
   g_auto (GStrv) inputs = NULL, metric_names = NULL;
   gint batch_size = G_MININT, threads = 0, axis = G_MININT;
+  gint device_index = ORTRAIN_COMMAND_NOT_GIVEN;
   g_autofree char *provider = NULL, *precision = NULL;
   gboolean json = FALSE;
   g_auto (ImageSettings) images = IMAGE_SETTINGS_INIT;
@@ -203,6 +204,8 @@ run (int argc, char *argv[])
     { "batch-size", 0, 0, G_OPTION_ARG_INT, &batch_size, "Items at a time (256, or what the model takes)", "N" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
+    { "device-index", 0, 0, G_OPTION_ARG_INT, &device_index, "Number of the device, where the provider has several (0)",
+      "N" },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
     COMMAND_MODEL_ENTRIES (allow_links),
@@ -241,6 +244,8 @@ run (int argc, char *argv[])
     ortrain_session_options_set_threads (options, (guint) threads);
   if (provider != NULL)
     ortrain_session_options_set_provider (options, provider);
+  if (!command_set_device_index (G_OBJECT (options), device_index, &error))
+    return command_fail (error);
   if (precision != NULL && !command_set_precision (G_OBJECT (options), precision, &error))
     return command_fail (error);
   ortrain_session_options_set_outputs (options, (const char *const[]){ output, NULL });

@@ -118,7 +118,7 @@ run (int argc, char *argv[])
   g_autofree char *directory = NULL, *data = NULL;
   g_auto (TableSettings) table = { 0 };
   g_autoptr (OrtrainCsvFormat) format = NULL;
-  gint threads = 0;
+  gint threads = 0, device_index = ORTRAIN_COMMAND_NOT_GIVEN;
   g_auto (ImageSettings) images = IMAGE_SETTINGS_INIT;
   gboolean any_images = FALSE;
   g_autofree char *provider = NULL, *precision = NULL;
@@ -136,6 +136,8 @@ run (int argc, char *argv[])
     { "save", 's', 0, G_OPTION_ARG_FILENAME, &directory, "Write the outputs here, as NumPy files", "DIR" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
+    { "device-index", 0, 0, G_OPTION_ARG_INT, &device_index, "Number of the device, where the provider has several (0)",
+      "N" },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
     COMMAND_MODEL_ENTRIES (allow_links),
     { NULL },
@@ -159,6 +161,8 @@ run (int argc, char *argv[])
     ortrain_session_options_set_threads (options, (guint) threads);
   if (provider != NULL)
     ortrain_session_options_set_provider (options, provider);
+  if (!command_set_device_index (G_OBJECT (options), device_index, &error))
+    return command_fail (error);
   if (precision != NULL && !command_set_precision (G_OBJECT (options), precision, &error))
     return command_fail (error);
   ortrain_session_options_set_outputs (options, (const char *const *) names);

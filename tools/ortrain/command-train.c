@@ -243,6 +243,7 @@ run (int argc, char *argv[])
   g_autofree char *monitor_text = NULL;
   gint epochs = 1, threads = 0, patience = 0;
   TrainBatches batches = { .batch_size = G_MININT };
+  gint device_index = ORTRAIN_COMMAND_NOT_GIVEN;
   g_autofree char *provider = NULL, *precision = NULL, *budget = NULL, *arena = NULL, *offload = NULL,
                   *offload_folder = NULL;
   gint64 seed = G_MININT64;
@@ -331,6 +332,8 @@ run (int argc, char *argv[])
     { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, "Seed of shuffling and dropout (0)", "N" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
+    { "device-index", 0, 0, G_OPTION_ARG_INT, &device_index, "Number of the device, where the provider has several (0)",
+      "N" },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
     { "budget", 0, 0, G_OPTION_ARG_STRING, &budget, "What a step may hold, like 1.5GiB (any number of bytes)",
       "BYTES" },
@@ -460,6 +463,8 @@ run (int argc, char *argv[])
     ortrain_training_options_set_threads (options, (guint) threads);
   if (provider != NULL)
     ortrain_training_options_set_provider (options, provider);
+  if (!command_set_device_index (G_OBJECT (options), device_index, &error))
+    return command_fail (error);
   if (precision != NULL && !command_set_precision (G_OBJECT (options), precision, &error))
     return command_fail (error);
   if (budget != NULL && !command_set_budget (G_OBJECT (options), budget, &error))

@@ -236,6 +236,21 @@ command_set_budget (GObject *options, const char *text, GError **error)
   return TRUE;
 }
 
+gboolean
+command_set_device_index (GObject *options, gint index, GError **error)
+{
+  if (index == ORTRAIN_COMMAND_NOT_GIVEN)
+    return TRUE;
+  if (index < 0 || index > 4095)
+    {
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                   "--device-index %d: the number of a device is from 0 to 4095; `ortrain devices` lists them", index);
+      return FALSE;
+    }
+  g_object_set (options, "device-index", (guint) index, NULL);
+  return TRUE;
+}
+
 void
 command_set_arena (GObject *options, const char *config)
 {

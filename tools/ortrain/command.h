@@ -61,6 +61,9 @@ gboolean command_set_precision (GObject *options, const char *name, GError **err
 gboolean command_parse_budget (const char *text, guint64 *bytes, GError **error);
 /* Of training or session options. */
 gboolean command_set_budget (GObject *options, const char *text, GError **error);
+/* Of training or session options; what is not given stays as the environment has it. */
+#define ORTRAIN_COMMAND_NOT_GIVEN G_MININT
+gboolean command_set_device_index (GObject *options, gint index, GError **error);
 /* Of training or session options: no memory pattern, and these options of the arena. */
 void command_set_arena (GObject *options, const char *config);
 gboolean command_is_threads (gint threads); /* what --threads may be; 0: not given, or all cores */

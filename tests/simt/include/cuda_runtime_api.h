@@ -18,6 +18,7 @@ extern "C"
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidDevicePointer = 17,
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
@@ -86,6 +87,16 @@ extern "C"
 
   cudaError_t cudaGetDeviceCount (int *count);
   cudaError_t cudaGetDeviceProperties (struct cudaDeviceProp *properties, int device);
+  enum cudaDriverEntryPointQueryResult
+  {
+    cudaDriverEntryPointSuccess = 0,
+    cudaDriverEntryPointSymbolNotFound = 1,
+  };
+#define cudaEnableDefault 0
+
+  cudaError_t cudaInitDevice (int device, unsigned int device_flags, unsigned int flags);
+  cudaError_t cudaGetDriverEntryPointByVersion (const char *symbol, void **function, unsigned int version,
+                                                unsigned long long flags, enum cudaDriverEntryPointQueryResult *result);
   cudaError_t cudaSetDevice (int device);
   cudaError_t cudaGetDevice (int *device);
   cudaError_t cudaDeviceSynchronize (void);
