@@ -210,6 +210,28 @@ plan_two_places (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainB
                                                                                         : NULL;
 }
 
+/* What a recompute level reaches, no budget refuses: the search has its choices, but plans them of other nodes. found: the
+ * plan, if it fits; smallest: replaced by one that needs less. */
+static gboolean
+take_levels (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget, gboolean *is_guarded,
+             OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found, GError **error)
+{
+  OrtrainBudget part = *budget;
+  guint n_together = 1;
+  part.bytes = 0;
+  part.level = 2; /* takes level 1 where that needs less */
+  g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, FALSE, &n_together, FALSE, is_guarded, error);
+  g_autoptr (OrtrainMemoryPlan) plan = graph != NULL ? plan_within (self, graph, &part, error) : NULL;
+  if (plan == NULL)
+    return FALSE;
+  const guint64 peak = ortrain_memory_plan_get_peak_bytes (plan);
+  if (*smallest == NULL || peak < ortrain_memory_plan_get_peak_bytes (*smallest))
+    g_set_object (smallest, plan);
+  if (peak <= budget->bytes)
+    *found = g_steal_pointer (&plan);
+  return TRUE;
+}
+
 static OrtrainMemoryPlan *
 make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget, gboolean *is_guarded,
            GError **error)
@@ -247,6 +269,8 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
     return return_plan (NULL, &failure, error);
   if (budget->level > 0 && (found != NULL ? peak < ortrain_memory_plan_get_peak_bytes (found) : peak <= budget->bytes))
     return g_steal_pointer (&base);
+  if (found == NULL && budget->level == 0 && !take_levels (self, feeds, budget, is_guarded, &smallest, &found, error))
+    return NULL;
   if (found == NULL)
     ortrain_budget_set_error (error, base, smallest, budget);
   return g_steal_pointer (&found);

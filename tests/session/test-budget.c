@@ -172,6 +172,35 @@ test_text (void)
   g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (plan), <=, budget);
 }
 
+static OrtrainMemoryPlan *
+plan_with (TestModel *model, guint64 budget, guint level)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+  ortrain_training_options_set_memory_budget (options, budget);
+  ortrain_training_options_set_memory_opt_level (options, level);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model->model, options, &error);
+  g_assert_no_error (error);
+  OrtrainMemoryPlan *plan = ortrain_training_session_plan (session, test_model_feeds (model, 0), &error);
+  g_assert_true (plan != NULL || g_error_matches (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET));
+  return plan;
+}
+
+/* What a level reaches is met as a budget, and with a level a budget reaches no less than without. */
+static void
+test_levels (gconstpointer name)
+{
+  g_autoptr (TestModel) model = test_model_load (name);
+  for (guint level = 1; level <= 2; level++)
+    {
+      g_autoptr (OrtrainMemoryPlan) layered = plan_with (model, 0, level);
+      const guint64 peak = ortrain_memory_plan_get_peak_bytes (layered);
+      g_autoptr (OrtrainMemoryPlan) within = plan_with (model, peak, 0);
+      g_assert_nonnull (within);
+      g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (within), <=, peak);
+    }
+}
+
 /* The largest batch fits, and the next one does not; a plan for another batch is that of feeds with it. */
 static void
 test_batches (void)
@@ -256,5 +285,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/budget/text", test_text);
   g_test_add_func ("/budget/batches", test_batches);
   test_models_add ("/budget/promise-3", test_promise_3);
+  test_models_add ("/budget/levels", test_levels);
   return g_test_run ();
 }

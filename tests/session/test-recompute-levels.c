@@ -1,196 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fixture.h"
 #include "folder.h"
+#include "layered-models.h"
 
 #include "session/ortrain-training-session-private.h"
 
-/* Layers of transformers with the norm before and behind, of convolutions, and of a U-Net: the peak falls by level, and no
- * bit changes. */
-
-#define TOKENS 97
-#define CLASSES 5
-
-#define F32 ORTRAIN_PRECISION_F32
-#define BF16 ORTRAIN_PRECISION_BF16
-#define FP16 ORTRAIN_PRECISION_FP16
-#define OFF ORTRAIN_IMMEDIATE_UPDATES_OFF
-#define ON ORTRAIN_IMMEDIATE_UPDATES_ON
-
-typedef OrtrainGraphBuilder *(*MakeModel) (void);
-
-static OrtrainGraphBuilder *
-make_gpt (void)
-{
-  return ortrain_graph_builder_new_gpt ("gpt", TOKENS, 128, 64, 6, 4, 3);
-}
-
-/* Scores that would be larger than all layers, if they were whole. */
-static OrtrainGraphBuilder *
-make_scores (void)
-{
-  return ortrain_graph_builder_new_gpt ("scores", 8192, 128, 64, 6, 4, 3);
-}
-
-/* The norm behind the residual, and dropout before it, as BERT has them. */
-static OrtrainGraphBuilder *
-make_post_norm (void)
-{
-  OrtrainGraphBuilder *self = ortrain_graph_builder_new ("post-norm");
-  OrtrainValue *ids = ortrain_graph_builder_add_input (self, "input_ids", ORTRAIN_DTYPE_INT64, "batch, seq");
-  OrtrainValue *x = ortrain_graph_builder_embedding (self, ids, "tokens", TOKENS, 64);
-  for (guint l = 0; l < 6; l++)
-    {
-      g_autofree char *attention = g_strdup_printf ("attention%u", l), *first = g_strdup_printf ("norm%u.1", l);
-      g_autofree char *fc1 = g_strdup_printf ("fc%u.1", l), *fc2 = g_strdup_printf ("fc%u.2", l);
-      g_autofree char *second = g_strdup_printf ("norm%u.2", l);
-      OrtrainValue *y = ortrain_graph_builder_attention (self, x, attention, 4, 128, FALSE);
-      y = ortrain_graph_builder_dropout (self, y, 0.1);
-      x = ortrain_graph_builder_layer_norm (self, ortrain_graph_builder_add (self, x, y), first);
-      y = ortrain_graph_builder_gelu (self, ortrain_graph_builder_linear (self, x, fc1, 256, TRUE));
-      y = ortrain_graph_builder_dropout (self, ortrain_graph_builder_linear (self, y, fc2, 64, TRUE), 0.1);
-      x = ortrain_graph_builder_layer_norm (self, ortrain_graph_builder_add (self, x, y), second);
-    }
-  ortrain_graph_builder_add_output (self, ortrain_graph_builder_linear (self, x, "head", TOKENS, TRUE), "logits");
-  return self;
-}
-
-static OrtrainValue *
-conv_norm (OrtrainGraphBuilder *self, OrtrainValue *x, guint *n, gint64 channels, gint64 stride, gboolean relu)
-{
-  g_autofree char *conv = g_strdup_printf ("conv%u", *n), *norm = g_strdup_printf ("norm%u", *n);
-  ++*n;
-  x = ortrain_graph_builder_conv (self, x, conv, channels, 3, stride, 1, 1, FALSE);
-  x = ortrain_graph_builder_batch_norm (self, x, norm);
-  return relu ? ortrain_graph_builder_relu (self, x) : x;
-}
-
-static OrtrainGraphBuilder *
-end_cnn (OrtrainGraphBuilder *self, OrtrainValue *x, gint64 size)
-{
-  x = ortrain_graph_builder_flatten (self, ortrain_graph_builder_average_pool (self, x, size, size));
-  ortrain_graph_builder_add_output (self, ortrain_graph_builder_linear (self, x, "head", CLASSES, TRUE), "logits");
-  return self;
-}
-
-/* Blocks with a residual; training form, running statistics. */
-static OrtrainGraphBuilder *
-make_resnet (void)
-{
-  guint n = 0;
-  OrtrainGraphBuilder *self = ortrain_graph_builder_new ("resnet");
-  OrtrainValue *x = ortrain_graph_builder_add_input (self, "image", ORTRAIN_DTYPE_FLOAT32, "batch, 3, 32, 32");
-  x = conv_norm (self, x, &n, 16, 1, TRUE);
-  for (guint b = 0; b < 6; b++)
-    {
-      OrtrainValue *y = conv_norm (self, conv_norm (self, x, &n, 16, 1, TRUE), &n, 16, 1, FALSE);
-      x = ortrain_graph_builder_relu (self, ortrain_graph_builder_add (self, x, y));
-    }
-  return end_cnn (self, x, 32);
-}
-
-/* Convolutions alone: no place is narrower than another but for the pools. */
-static OrtrainGraphBuilder *
-make_plain (void)
-{
-  guint n = 0;
-  OrtrainGraphBuilder *self = ortrain_graph_builder_new ("plain");
-  OrtrainValue *x = ortrain_graph_builder_add_input (self, "image", ORTRAIN_DTYPE_FLOAT32, "batch, 3, 32, 32");
-  for (guint b = 0; b < 3; b++)
-    {
-      for (guint c = 0; c < 3; c++)
-        x = conv_norm (self, x, &n, 16, 1, TRUE);
-      x = ortrain_graph_builder_max_pool (self, x, 2, 2);
-    }
-  return end_cnn (self, x, 4);
-}
-
-static OrtrainValue *
-add_op (OrtrainGraphBuilder *self, const char *type, OrtrainValue *a, const char *b, const char *c,
-        GVariant *attributes)
-{
-  const char *const inputs[] = { ortrain_value_get_name (a), b, c, NULL }, *const outputs[] = { "", NULL };
-  g_autofree char *name = g_strdup_printf ("%s of %s", type, ortrain_value_get_name (a));
-  const char *const named[] = { name, NULL };
-  return ortrain_graph_builder_add_op (self, type, NULL, inputs, a != NULL ? named : outputs, attributes);
-}
-
-static OrtrainGraphBuilder *
-make_unet (void)
-{
-  guint n = 0;
-  OrtrainGraphBuilder *self = ortrain_graph_builder_new ("unet");
-  const float factors[] = { 1, 1, 2, 2 };
-  const gint64 dims[] = { 4 };
-  g_autoptr (OrtrainTensor) scales =
-      ortrain_tensor_new_for_data (ORTRAIN_DTYPE_FLOAT32, dims, 1, (const guint8 *) factors, sizeof factors, NULL);
-  ortrain_graph_builder_add_tensor (self, "scales", scales);
-  OrtrainValue *x = ortrain_graph_builder_add_input (self, "image", ORTRAIN_DTYPE_FLOAT32, "batch, 3, 32, 32");
-  OrtrainValue *skips[3];
-  for (guint l = 0; l < 3; l++)
-    {
-      x = skips[l] = conv_norm (self, conv_norm (self, x, &n, 16, 1, TRUE), &n, 16, 1, TRUE);
-      x = ortrain_graph_builder_max_pool (self, x, 2, 2);
-    }
-  x = conv_norm (self, x, &n, 16, 1, TRUE);
-  for (guint l = 3; l-- > 0;)
-    {
-      GVariantBuilder attributes;
-      x = add_op (self, "Resize", x, "", "scales", NULL);
-      g_variant_builder_init (&attributes, G_VARIANT_TYPE_VARDICT);
-      g_variant_builder_add (&attributes, "{sv}", "axis", g_variant_new_int64 (1));
-      x = add_op (self, "Concat", x, ortrain_value_get_name (skips[l]), NULL, g_variant_builder_end (&attributes));
-      x = conv_norm (self, conv_norm (self, x, &n, 16, 1, TRUE), &n, 16, 1, TRUE);
-    }
-  return end_cnn (self, x, 32);
-}
-
-static OrtrainTensorDict *
-make_feeds (gboolean text, gint64 batch, gint64 seq, guint32 seed)
-{
-  g_autoptr (GRand) rand = g_rand_new_with_seed (seed);
-  OrtrainTensorDict *feeds = ortrain_tensor_dict_new ();
-  const gint64 id_dims[] = { batch, seq }, image_dims[] = { batch, 3, 32, 32 };
-  g_autoptr (OrtrainTensor) x = text ? ortrain_tensor_new (ORTRAIN_DTYPE_INT64, id_dims, 2, NULL)
-                                     : ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, image_dims, 4, NULL);
-  g_autoptr (OrtrainTensor) labels = ortrain_tensor_new (ORTRAIN_DTYPE_INT64, id_dims, text ? 2 : 1, NULL);
-  for (gint64 i = 0; i < ortrain_tensor_get_n_elements (x); i++)
-    if (text)
-      ((gint64 *) ortrain_tensor_peek_writable (x))[i] = g_rand_int_range (rand, 0, TOKENS);
-    else
-      ((float *) ortrain_tensor_peek_writable (x))[i] = (float) g_rand_double_range (rand, -1, 1);
-  for (gint64 i = 0; i < ortrain_tensor_get_n_elements (labels); i++)
-    ((gint64 *) ortrain_tensor_peek_writable (labels))[i] = g_rand_int_range (rand, 0, text ? TOKENS : CLASSES);
-  ortrain_tensor_dict_set (feeds, text ? "input_ids" : "image", x);
-  ortrain_tensor_dict_set (feeds, "labels", labels);
-  return feeds;
-}
-
-typedef struct
-{
-  const char *name;
-  MakeModel make;
-  gboolean text;
-  double least; /* part of the arena that level 1 has to save */
-  OrtrainPrecision precision;
-  OrtrainImmediateUpdates immediate;
-} Case;
-
-static OrtrainTrainingSession *
-make_session (OrtrainModel *model, const Case *c, guint level)
-{
-  g_autoptr (GError) error = NULL;
-  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
-  g_autoptr (OrtrainLoss) loss = ortrain_cross_entropy_loss_new ("logits", "labels");
-  g_autoptr (OrtrainOptimizer) optimizer = ortrain_adamw_new (1e-3);
-  ortrain_training_options_add_loss (options, loss);
-  ortrain_training_options_set_optimizer (options, optimizer);
-  ortrain_training_options_set_memory_opt_level (options, level);
-  ortrain_training_options_set_precision (options, c->precision);
-  ortrain_training_options_set_immediate_updates (options, c->immediate);
-  OrtrainTrainingSession *session = ortrain_training_session_new (model, options, &error);
-  g_assert_no_error (error);
-  return session;
-}
+/* The peak falls by level, and no bit changes. */
 
 /* How many clusters with that operator run again. */
 static guint
@@ -211,18 +26,18 @@ count_again (OrtrainTrainingSession *session, const char *operator)
 static void
 test_levels (gconstpointer data)
 {
-  const Case *c = data;
+  const LayeredCase *c = data;
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainGraphBuilder) builder = c->make ();
   g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
   g_assert_no_error (error);
-  g_autoptr (OrtrainTensorDict) large = make_feeds (c->text, 32, 128, 1);
+  g_autoptr (OrtrainTensorDict) large = make_layered_feeds (c->text, 32, 128, 1);
   gsize arena[3];
   g_autoptr (OrtrainTensorDict) expected = NULL;
   double losses[3];
   for (guint level = 0; level <= 2; level++)
     {
-      g_autoptr (OrtrainTrainingSession) session = make_session (model, c, level);
+      g_autoptr (OrtrainTrainingSession) session = make_layered_session (model, c, level, 0);
       g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, large, &error);
       g_assert_no_error (error);
       arena[level] = ortrain_memory_plan_get_arena_bytes (plan);
@@ -232,7 +47,7 @@ test_levels (gconstpointer data)
       g_assert_cmpint (n_again > 0, ==, level > 0);
       for (guint s = 0; s < 3; s++)
         {
-          g_autoptr (OrtrainTensorDict) feeds = make_feeds (c->text, 3, 17, 10 + s);
+          g_autoptr (OrtrainTensorDict) feeds = make_layered_feeds (c->text, 3, 17, 10 + s);
           const double loss = ortrain_training_session_train_step (session, feeds, &error);
           g_assert_no_error (error);
           if (level == 0)
@@ -339,8 +154,8 @@ test_no_layers (void)
   const gint64 sizes[] = { 8, 4, CLASSES };
   g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new_mlp ("mlp", sizes, G_N_ELEMENTS (sizes), 1);
   g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, NULL);
-  const Case c = { .name = "mlp", .precision = F32, .immediate = OFF };
-  g_autoptr (OrtrainTrainingSession) session = make_session (model, &c, 1);
+  const LayeredCase c = { .name = "mlp", .precision = F32, .immediate = OFF };
+  g_autoptr (OrtrainTrainingSession) session = make_layered_session (model, &c, 1, 0);
   g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
   const gint64 x_dims[] = { 3, 8 }, label_dims[] = { 3 };
   g_autoptr (OrtrainTensor) x = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, x_dims, 2, NULL);
@@ -381,26 +196,11 @@ test_notes (void)
 int
 main (int argc, char *argv[])
 {
-  static const Case cases[] = {
-    { "gpt", make_gpt, TRUE, 0.25, F32, OFF },
-    { "gpt-scores", make_scores, TRUE, 0.25, F32, OFF },
-    { "gpt-immediate", make_gpt, TRUE, 0.25, F32, ON },
-    { "gpt-bf16", make_gpt, TRUE, 0.25, BF16, OFF },
-    { "post-norm", make_post_norm, TRUE, 0.25, F32, OFF },
-    { "post-norm-bf16-immediate", make_post_norm, TRUE, 0.25, BF16, ON },
-    { "post-norm-fp16", make_post_norm, TRUE, 0.25, FP16, OFF },
-    { "resnet", make_resnet, FALSE, 0.25, F32, OFF },
-    { "resnet-immediate", make_resnet, FALSE, 0.25, F32, ON },
-    { "resnet-bf16", make_resnet, FALSE, 0.25, BF16, OFF },
-    { "plain", make_plain, FALSE, 0.1, F32, OFF },
-    { "unet", make_unet, FALSE, 0.1, F32, OFF },
-    { "unet-bf16-immediate", make_unet, FALSE, 0.1, BF16, ON },
-  };
   g_test_init (&argc, &argv, NULL);
-  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+  for (guint i = 0; i < G_N_ELEMENTS (layered_cases); i++)
     {
-      g_autofree char *path = g_strconcat ("/recompute-levels/", cases[i].name, NULL);
-      g_test_add_data_func (path, &cases[i], test_levels);
+      g_autofree char *path = g_strconcat ("/recompute-levels/", layered_cases[i].name, NULL);
+      g_test_add_data_func (path, &layered_cases[i], test_levels);
     }
   g_test_add_func ("/recompute-levels/environment", test_environment);
   g_test_add_func ("/recompute-levels/options-file", test_options_file);

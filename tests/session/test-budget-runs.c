@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "all-cases.h"
+#include "fixture.h"
+#include "layered-models.h"
+
+#include "memory/ortrain-memory-plan-private.h"
+
+/* Small budgets have stretches of the forward pass run again within others: bits stay, in every precision, and less is needed
+ * than by layers. */
+
+static OrtrainMemoryPlan *
+plan_within (OrtrainModel *model, const LayeredCase *c, OrtrainTensorDict *feeds, guint64 budget)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingSession) session = make_layered_session (model, c, 0, budget);
+  OrtrainMemoryPlan *plan = ortrain_training_session_plan (session, feeds, &error);
+  if (plan == NULL)
+    g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
+  else
+    g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (plan), <=, budget == 0 ? G_MAXUINT64 : budget);
+  return plan;
+}
+
+/* Of the arena, about: the least budget that is met, to a hundredth of what the plan needs without. */
+static OrtrainMemoryPlan *
+find_least (OrtrainModel *model, const LayeredCase *c, OrtrainTensorDict *feeds, OrtrainMemoryPlan *whole)
+{
+  const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (whole);
+  const guint64 arena = ortrain_memory_plan_get_arena_bytes (whole);
+  guint low = 0, high = 100;
+  OrtrainMemoryPlan *least = g_object_ref (whole);
+  while (high - low > 1)
+    {
+      const guint middle = (low + high) / 2;
+      g_autoptr (OrtrainMemoryPlan) plan = plan_within (model, c, feeds, persistent + arena * middle / 100);
+      *(plan != NULL ? &high : &low) = middle;
+      if (plan != NULL)
+        g_set_object (&least, plan);
+    }
+  return least;
+}
+
+/* How often the step that runs again most does so. */
+static guint
+count_runs (OrtrainMemoryPlan *plan)
+{
+  guint n_steps, most = 0;
+  const OrtrainPlanStep *steps = ortrain_memory_plan_peek_steps (plan, &n_steps);
+  g_autofree guint *runs = g_new0 (guint, n_steps + 1);
+  for (guint s = 0; s < n_steps; s++)
+    if (steps[s].recomputes >= 0)
+      most = MAX (most, ++runs[steps[s].recomputes]);
+  return most;
+}
+
+/* Losses of three steps, and the state after them. */
+static OrtrainTensorDict *
+train (OrtrainModel *model, const LayeredCase *c, guint64 budget, double *losses)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingSession) session = make_layered_session (model, c, 0, budget);
+  for (guint s = 0; s < 3; s++)
+    {
+      g_autoptr (OrtrainTensorDict) feeds = make_layered_feeds (c->text, 4, 48, 10 + s);
+      losses[s] = ortrain_training_session_train_step (session, feeds, &error);
+      g_assert_no_error (error);
+      g_assert_true (ortrain_training_session_optimizer_step (session, &error));
+      g_assert_no_error (error);
+    }
+  OrtrainTensorDict *state = ortrain_training_session_get_state (session, &error);
+  g_assert_no_error (error);
+  return state;
+}
+
+static void
+test_runs (gconstpointer data)
+{
+  const LayeredCase *c = data;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraphBuilder) builder = c->make ();
+  g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+  g_assert_no_error (error);
+
+  g_autoptr (OrtrainTensorDict) large = make_layered_feeds (c->text, 16, 64, 1);
+  g_autoptr (OrtrainTrainingSession) layered = make_layered_session (model, c, 1, 0);
+  g_autoptr (OrtrainMemoryPlan) level = ortrain_training_session_plan (layered, large, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainMemoryPlan) whole = plan_within (model, c, large, 0);
+  g_autoptr (OrtrainMemoryPlan) least = find_least (model, c, large, whole);
+  g_test_message ("%s: %" G_GSIZE_FORMAT " bytes, %" G_GSIZE_FORMAT " by layers, %" G_GSIZE_FORMAT " at least, up to %u runs",
+                  c->name, (gsize) ortrain_memory_plan_get_arena_bytes (whole),
+                  (gsize) ortrain_memory_plan_get_arena_bytes (level),
+                  (gsize) ortrain_memory_plan_get_arena_bytes (least), count_runs (least));
+  g_assert_cmpuint (ortrain_memory_plan_get_arena_bytes (least), <=, ortrain_memory_plan_get_arena_bytes (level));
+  if (c->is_deep)
+    g_assert_cmpuint (count_runs (least), >, 1);
+
+  g_autoptr (OrtrainTensorDict) small = make_layered_feeds (c->text, 4, 48, 1);
+  g_autoptr (OrtrainMemoryPlan) base = plan_within (model, c, small, 0);
+  const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (base);
+  const guint64 arena = ortrain_memory_plan_get_arena_bytes (base);
+  double expected[3], losses[3];
+  guint n_met = 0;
+  g_autoptr (OrtrainTensorDict) state = train (model, c, 0, expected);
+  for (guint percent = 80; percent >= 20; percent -= 25)
+    {
+      const guint64 budget = persistent + arena * percent / 100;
+      g_autoptr (OrtrainMemoryPlan) plan = plan_within (model, c, small, budget);
+      if (plan == NULL)
+        break;
+      n_met++;
+      g_autoptr (OrtrainTensorDict) found = train (model, c, budget, losses);
+      g_assert_cmpmem (losses, sizeof losses, expected, sizeof expected);
+      test_assert_same_bits (found, state);
+    }
+  if (c->is_deep)
+    g_assert_cmpuint (n_met, >=, 2);
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (layered_cases); i++)
+    {
+      static const char *const few[] = { "gpt", "post-norm-bf16-immediate", "post-norm-fp16", "resnet", "unet", NULL };
+      if (!tests_run_all_cases () && !g_strv_contains (few, layered_cases[i].name))
+        continue;
+      g_autofree char *path = g_strconcat ("/budget-runs/", layered_cases[i].name, NULL);
+      g_test_add_data_func (path, &layered_cases[i], test_runs);
+    }
+  return g_test_run ();
+}
