@@ -82,6 +82,10 @@ cudaGetErrorName (cudaError_t error)
       NAMED (cudaErrorLaunchFailure);
       NAMED (cudaErrorStreamCaptureUnsupported);
       NAMED (cudaErrorStreamCaptureInvalidated);
+      NAMED (cudaErrorIllegalState);
+      NAMED (cudaErrorStreamCaptureMerge);
+      NAMED (cudaErrorStreamCaptureUnmatched);
+      NAMED (cudaErrorStreamCaptureUnjoined);
       NAMED (cudaErrorStreamCaptureIsolation);
       NAMED (cudaErrorCapturedEvent);
       NAMED (cudaErrorStreamCaptureWrongThread);

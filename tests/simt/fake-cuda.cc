@@ -4,21 +4,16 @@
 #include "fake-cuda-hold.h"
 #include "fake-cuda-internal.h"
 #include "fake-cuda-legacy.h"
+#include "fake-cuda-streams.h"
 #include "simt-internal.h"
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <sys/mman.h>
-#include <thread>
 #include <vector>
 
 /* ---- settings ---- */
@@ -44,65 +39,6 @@ ortrain_fake_cuda_get_choices (void)
 static std::atomic<uint64_t> n_operations, n_submitted;
 
 /* ---- streams ---- */
-
-struct Operation
-{
-  std::string name;            /* of a launch */
-  const char *other = nullptr; /* what else it is within the device */
-  std::vector<uint64_t> data;
-  void (*run) (void *data);
-  cudaEvent_t record = nullptr, wait = nullptr;
-  uint64_t number = 0; /* of the record */
-};
-
-struct OrtrainFakeGraph
-{
-  int device = 0;
-  std::vector<std::shared_ptr<Operation> > operations;
-};
-
-struct OrtrainFakeGraphExec
-{
-  int device;
-  std::vector<std::shared_ptr<Operation> > operations;
-};
-
-struct OrtrainFakeEvent
-{
-  std::mutex lock;
-  std::condition_variable changed;
-  int device = 0;
-  uint64_t recorded = 0, reached = 0;
-  uint64_t capture = 0;                       /* in which it was last recorded; 0: in none */
-  std::chrono::steady_clock::time_point time; /* when it was last reached */
-};
-
-struct OrtrainFakeStream
-{
-  std::thread thread;
-  std::mutex lock;
-  std::condition_variable changed;
-  std::deque<std::shared_ptr<Operation> > queue;
-  bool running = false, stops = false;
-  int device = 0;
-  uint32_t random = 1;
-
-  bool captures = false, invalid = false, blocking = false;
-  std::atomic<bool> has_graphs{ false };
-  uint64_t capture = 0; /* number of the last one */
-  std::unique_ptr<OrtrainFakeGraph> graph;
-};
-
-static thread_local OrtrainFakeStream *capturing; /* by this thread */
-
-cudaError_t
-fake_cuda_check_capture (void)
-{
-  if (capturing == nullptr)
-    return cudaSuccess;
-  capturing->invalid = true;
-  return fake_cuda_report (cudaErrorStreamCaptureUnsupported);
-}
 
 static void
 run_operation (OrtrainFakeStream *stream, Operation *operation)
@@ -164,8 +100,8 @@ run_stream (OrtrainFakeStream *stream)
     }
 }
 
-static cudaError_t
-check_stream (const OrtrainFakeStream *stream)
+cudaError_t
+fake_cuda_check_stream (const OrtrainFakeStream *stream)
 {
   return fake_cuda_check_device (stream->device, cudaErrorInvalidResourceHandle);
 }
@@ -189,27 +125,21 @@ submit_to_legacy (std::shared_ptr<Operation> operation)
   return cudaSuccess;
 }
 
-static cudaError_t
-submit (OrtrainFakeStream *stream, std::shared_ptr<Operation> operation)
+cudaError_t
+fake_cuda_submit (OrtrainFakeStream *stream, std::shared_ptr<Operation> operation)
 {
   if (++n_submitted >= fake_cuda_get_setting ("ORTRAIN_FAKE_CUDA_LOST_SUBMITTING", UINT64_MAX))
     fake_cuda_lose (cudaErrorLaunchFailure);
   if (fake_cuda_get_sticky () != cudaSuccess)
     return fake_cuda_report (fake_cuda_get_sticky ());
-  if (stream != nullptr && check_stream (stream) != cudaSuccess)
+  if (stream != nullptr && fake_cuda_check_stream (stream) != cudaSuccess)
     return cudaErrorInvalidResourceHandle;
   if (stream == nullptr)
     return submit_to_legacy (std::move (operation));
   if (stream->blocking)
     fake_cuda_run_legacy ();
-  if (stream->captures)
-    {
-      if (stream->invalid)
-        return fake_cuda_report (cudaErrorStreamCaptureInvalidated);
-      if (operation->record == nullptr && operation->wait == nullptr)
-        stream->graph->operations.push_back (std::move (operation));
-      return cudaSuccess;
-    }
+  if (stream->capture != nullptr)
+    return fake_cuda_capture_operation (stream, std::move (operation));
   fake_cuda_count_launch (operation->name, operation->other);
   if (operation->record == nullptr && operation->wait == nullptr)
     COUNT (n_submissions);
@@ -235,7 +165,7 @@ cudaError_t
 ortrain_fake_cuda_enqueue (cudaStream_t stream, const char *name, void (*run) (void *), const void *data,
                            size_t n_bytes)
 {
-  return submit (stream, make_operation (name, run, data, n_bytes));
+  return fake_cuda_submit (stream, make_operation (name, run, data, n_bytes));
 }
 
 /* Arguments of a kernel, which may be vectors, lie behind it. */
@@ -270,7 +200,7 @@ simt_launch (SimtStream stream, const char *name, dim3 grid, dim3 block, SimtInv
   Grid *head = new (operation->data.data ()) Grid{ grid, block, invoke, get_order (), "" };
   snprintf (head->name, sizeof head->name, "%s", name);
   memcpy ((void *) (head + 1), closure, n_bytes);
-  return submit (stream, std::move (operation));
+  return fake_cuda_submit (stream, std::move (operation));
 }
 
 /* ---- CUDA's functions ---- */
@@ -290,7 +220,7 @@ cudaMemsetAsync (void *address, int byte, size_t n_bytes, cudaStream_t stream)
   const uint64_t parts[3] = { (uint64_t) address, (uint64_t) (byte & 255), n_bytes };
   const auto operation = make_operation (nullptr, run_set, parts, sizeof parts);
   operation->other = "fill";
-  return submit (stream, operation);
+  return fake_cuda_submit (stream, operation);
 }
 
 cudaError_t
@@ -335,10 +265,10 @@ cudaMemcpyAsync (void *destination, const void *source, size_t n_bytes, cudaMemc
   }
   if (!fake_cuda_is_device (source) && fake_cuda_is_device (destination))
     fake_cuda_note_copy ({ source, destination, n_bytes, stream, !from_host, has_graphs });
-  const bool captures = stream != nullptr && stream->captures;
+  const bool captures = stream != nullptr && stream->capture != nullptr;
   if (captures && to_host)
     {
-      stream->invalid = true;
+      fake_cuda_spoil_capture (stream);
       return fake_cuda_report (cudaErrorStreamCaptureUnsupported);
     }
   if (from_host && !to_host && !captures) /* a graph reads it whenever it is launched */
@@ -349,13 +279,13 @@ cudaMemcpyAsync (void *destination, const void *source, size_t n_bytes, cudaMemc
       operation->data[0] = (uint64_t) destination;
       operation->data[1] = n_bytes;
       memcpy (operation->data.data () + 2, source, n_bytes);
-      return submit (stream, std::move (operation));
+      return fake_cuda_submit (stream, std::move (operation));
     }
   const uint64_t parts[3] = { (uint64_t) destination, (uint64_t) source, n_bytes };
   const auto operation = make_operation (nullptr, run_copy, parts, sizeof parts);
   if (fake_cuda_is_device (source) && fake_cuda_is_device (destination))
     operation->other = "copy";
-  const cudaError_t error = submit (stream, operation);
+  const cudaError_t error = fake_cuda_submit (stream, operation);
   return to_host && error == cudaSuccess ? cudaStreamSynchronize (stream) : error;
 }
 
@@ -382,7 +312,7 @@ cudaMemcpy2DAsync (void *destination, size_t destination_pitch, const void *sour
   };
   const auto operation = make_operation (nullptr, run_copy_2d, parts, sizeof parts);
   operation->other = "copy";
-  return submit (stream, operation);
+  return fake_cuda_submit (stream, operation);
 }
 
 static std::mutex streams_lock;
@@ -407,8 +337,13 @@ cudaStreamCreateWithFlags (cudaStream_t *stream, unsigned int flags)
 cudaError_t
 cudaStreamDestroy (cudaStream_t stream)
 {
-  if (check_stream (stream) != cudaSuccess)
+  if (fake_cuda_check_stream (stream) != cudaSuccess)
     return cudaErrorInvalidResourceHandle;
+  if (stream->capture != nullptr)
+    {
+      fake_cuda_spoil_capture (stream);
+      return fake_cuda_report (cudaErrorStreamCaptureUnsupported);
+    }
   {
     std::lock_guard<std::mutex> guard (streams_lock);
     streams.erase (std::find (streams.begin (), streams.end (), stream));
@@ -515,204 +450,15 @@ cudaStreamSynchronize (cudaStream_t stream)
       fake_cuda_run_legacy ();
       return fake_cuda_report (fake_cuda_get_sticky ());
     }
-  if (check_stream (stream) != cudaSuccess)
+  if (fake_cuda_check_stream (stream) != cudaSuccess)
     return cudaErrorInvalidResourceHandle;
-  if (stream->captures)
+  if (stream->capture != nullptr)
     {
-      stream->invalid = true;
+      fake_cuda_spoil_capture (stream);
       return fake_cuda_report (cudaErrorStreamCaptureUnsupported);
     }
   if (stream->blocking)
     fake_cuda_run_legacy ();
   wait_for_stream (stream);
   return fake_cuda_report (fake_cuda_get_sticky ());
-}
-
-cudaError_t
-cudaEventCreateWithFlags (cudaEvent_t *event, unsigned int flags)
-{
-  *event = new OrtrainFakeEvent ();
-  (*event)->device = fake_cuda_use_device ();
-  return cudaSuccess;
-}
-
-static cudaError_t
-check_device_of (const OrtrainFakeEvent *event)
-{
-  return fake_cuda_check_device (event->device, cudaErrorInvalidResourceHandle);
-}
-
-cudaError_t
-cudaEventDestroy (cudaEvent_t event)
-{
-  if (check_device_of (event) != cudaSuccess)
-    return cudaErrorInvalidResourceHandle;
-  delete event;
-  return cudaSuccess;
-}
-
-/* Within a capture, events order what is in it, and nothing outside. */
-static cudaError_t
-check_event (OrtrainFakeStream *stream, const OrtrainFakeEvent *event)
-{
-  if (!stream->captures)
-    return event->capture == 0 ? cudaSuccess : cudaErrorCapturedEvent;
-  if (event->capture == stream->capture || (event->capture == 0 && event->recorded == 0))
-    return cudaSuccess;
-  stream->invalid = true;
-  return cudaErrorStreamCaptureIsolation;
-}
-
-static cudaError_t
-add_event (cudaStream_t stream, cudaEvent_t event, bool records)
-{
-  auto operation = std::make_shared<Operation> ();
-  if (check_device_of (event) != cudaSuccess)
-    return cudaErrorInvalidResourceHandle;
-  {
-    std::lock_guard<std::mutex> guard (event->lock);
-    const cudaError_t error = records ? cudaSuccess : check_event (stream, event);
-    if (error != cudaSuccess)
-      return fake_cuda_report (error);
-    if (records)
-      event->capture = stream->captures ? stream->capture : 0;
-    operation->number = records && !stream->captures ? ++event->recorded : event->recorded;
-  }
-  (records ? operation->record : operation->wait) = event;
-  return submit (stream, std::move (operation));
-}
-
-cudaError_t
-cudaEventRecord (cudaEvent_t event, cudaStream_t stream)
-{
-  return add_event (stream, event, true);
-}
-
-cudaError_t
-cudaStreamWaitEvent (cudaStream_t stream, cudaEvent_t event, unsigned int flags)
-{
-  return add_event (stream, event, false);
-}
-
-cudaError_t
-cudaEventSynchronize (cudaEvent_t event)
-{
-  if (check_device_of (event) != cudaSuccess)
-    return cudaErrorInvalidResourceHandle;
-  COUNT (n_waits);
-  std::unique_lock<std::mutex> guard (event->lock);
-  if (event->capture != 0)
-    {
-      fake_cuda_check_capture ();
-      return fake_cuda_report (cudaErrorCapturedEvent);
-    }
-  const uint64_t number = event->recorded;
-  if (event->reached < number)
-    ortrain_fake_cuda_release ();
-  event->changed.wait (guard, [&] { return event->reached >= number; });
-  return fake_cuda_report (fake_cuda_get_sticky ());
-}
-
-cudaError_t
-cudaEventQuery (cudaEvent_t event)
-{
-  if (check_device_of (event) != cudaSuccess)
-    return cudaErrorInvalidResourceHandle;
-  std::lock_guard<std::mutex> guard (event->lock);
-  if (event->capture != 0)
-    {
-      fake_cuda_check_capture ();
-      return fake_cuda_report (cudaErrorCapturedEvent);
-    }
-  return fake_cuda_get_sticky () != cudaSuccess ? fake_cuda_report (fake_cuda_get_sticky ())
-         : event->reached >= event->recorded    ? cudaSuccess
-                                                : cudaErrorNotReady;
-}
-
-cudaError_t
-cudaEventElapsedTime (float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
-{
-  if (cudaEventQuery (begin) != cudaSuccess || cudaEventQuery (end) != cudaSuccess)
-    return fake_cuda_report (cudaErrorNotReady);
-  *milliseconds = std::chrono::duration<float, std::milli> (end->time - begin->time).count ();
-  return cudaSuccess;
-}
-
-cudaError_t
-cudaStreamBeginCapture (cudaStream_t stream, cudaStreamCaptureMode mode)
-{
-  static std::atomic<uint64_t> number;
-  if (check_stream (stream) != cudaSuccess)
-    return cudaErrorInvalidResourceHandle;
-  if (stream->captures || capturing != nullptr)
-    return fake_cuda_report (cudaErrorInvalidValue);
-  stream->captures = true;
-  stream->capture = ++number;
-  capturing = stream;
-  stream->invalid = false;
-  stream->graph = std::make_unique<OrtrainFakeGraph> ();
-  stream->graph->device = stream->device;
-  return fake_cuda_report (fake_cuda_get_sticky ());
-}
-
-cudaError_t
-cudaStreamEndCapture (cudaStream_t stream, cudaGraph_t *graph)
-{
-  *graph = nullptr;
-  if (capturing != stream)
-    return fake_cuda_report (cudaErrorStreamCaptureWrongThread);
-  stream->captures = false;
-  capturing = nullptr;
-  if (stream->invalid)
-    return fake_cuda_report (cudaErrorStreamCaptureInvalidated);
-  *graph = stream->graph.release ();
-  return fake_cuda_report (fake_cuda_get_sticky ());
-}
-
-cudaError_t
-cudaGraphInstantiate (cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
-{
-  if (fake_cuda_check_device (graph->device, cudaErrorInvalidResourceHandle) != cudaSuccess)
-    return cudaErrorInvalidResourceHandle;
-  COUNT (n_captures);
-  *exec = new OrtrainFakeGraphExec{ graph->device, graph->operations };
-  return fake_cuda_report (fake_cuda_get_sticky ());
-}
-
-cudaError_t
-cudaGraphLaunch (cudaGraphExec_t exec, cudaStream_t stream)
-{
-  if (fake_cuda_get_sticky () != cudaSuccess)
-    return fake_cuda_report (fake_cuda_get_sticky ());
-  if (check_stream (stream) != cudaSuccess ||
-      fake_cuda_check_device (exec->device, cudaErrorInvalidResourceHandle) != cudaSuccess)
-    return cudaErrorInvalidResourceHandle;
-  stream->has_graphs = true;
-  COUNT (n_graph_launches);
-  COUNT (n_submissions);
-  for (const auto &operation : exec->operations)
-    fake_cuda_count_launch (operation->name, operation->other);
-  std::lock_guard<std::mutex> guard (stream->lock);
-  for (const auto &operation : exec->operations)
-    stream->queue.push_back (operation);
-  stream->changed.notify_all ();
-  return cudaSuccess;
-}
-
-cudaError_t
-cudaGraphDestroy (cudaGraph_t graph)
-{
-  if (fake_cuda_check_device (graph->device, cudaErrorInvalidResourceHandle) != cudaSuccess)
-    return cudaErrorInvalidResourceHandle;
-  delete graph;
-  return cudaSuccess;
-}
-
-cudaError_t
-cudaGraphExecDestroy (cudaGraphExec_t exec)
-{
-  if (fake_cuda_check_device (exec->device, cudaErrorInvalidResourceHandle) != cudaSuccess)
-    return cudaErrorInvalidResourceHandle;
-  delete exec;
-  return cudaSuccess;
 }

@@ -167,6 +167,200 @@ test_events (void)
   tear_down (&f);
 }
 
+typedef struct
+{
+  cudaEvent_t fork, join;
+} Events;
+
+static Events
+make_events (void)
+{
+  Events events;
+  g_assert_cmpint (cudaEventCreateWithFlags (&events.fork, cudaEventDisableTiming), ==, cudaSuccess);
+  g_assert_cmpint (cudaEventCreateWithFlags (&events.join, cudaEventDisableTiming), ==, cudaSuccess);
+  return events;
+}
+
+static void
+free_events (const Events *events)
+{
+  g_assert_cmpint (cudaEventDestroy (events->fork), ==, cudaSuccess);
+  g_assert_cmpint (cudaEventDestroy (events->join), ==, cudaSuccess);
+}
+
+static void
+pass (cudaEvent_t event, cudaStream_t from, cudaStream_t to)
+{
+  g_assert_cmpint (cudaEventRecord (event, from), ==, cudaSuccess);
+  g_assert_cmpint (cudaStreamWaitEvent (to, event, 0), ==, cudaSuccess);
+}
+
+static enum cudaStreamCaptureStatus
+get_status (cudaStream_t stream)
+{
+  enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusInvalidated;
+  g_assert_cmpint (cudaStreamIsCapturing (stream, &status), ==, cudaSuccess);
+  return status;
+}
+
+/* Byte 0 is set to 1, the other stream copies it to byte 1, then it is set to 2: before the join, or after it. Returns how often
+ * byte 1 is 2, in n launches of the graph. */
+static guint
+count_late (const Fixture *f, gboolean in_order, guint n)
+{
+  const Events events = make_events ();
+  cudaGraph_t graph = NULL;
+  cudaGraphExec_t exec = NULL;
+  guint n_late = 0;
+  begin (f);
+  g_assert_cmpint (get_status (f->other), ==, cudaStreamCaptureStatusNone);
+  g_assert_cmpint (cudaMemsetAsync (f->device, 1, 1, f->stream), ==, cudaSuccess);
+  pass (events.fork, f->stream, f->other);
+  g_assert_cmpint (get_status (f->other), ==, cudaStreamCaptureStatusActive);
+  g_assert_cmpint (cudaMemcpyAsync (f->device + 1, f->device, 1, cudaMemcpyDefault, f->other), ==, cudaSuccess);
+  if (in_order)
+    pass (events.join, f->other, f->stream);
+  g_assert_cmpint (cudaMemsetAsync (f->device, 2, 1, f->stream), ==, cudaSuccess);
+  if (!in_order)
+    pass (events.join, f->other, f->stream);
+  g_assert_cmpint (cudaStreamEndCapture (f->stream, &graph), ==, cudaSuccess);
+  g_assert_cmpint (get_status (f->other), ==, cudaStreamCaptureStatusNone);
+  g_assert_cmpint (cudaGraphInstantiate (&exec, graph, 0), ==, cudaSuccess);
+  for (guint i = 0; i < n; i++)
+    {
+      g_assert_cmpint (cudaGraphLaunch (exec, f->stream), ==, cudaSuccess);
+      read_byte (f);
+      g_assert_cmpuint (f->found[0], ==, 2);
+      n_late += f->found[1] == 2;
+    }
+  g_assert_cmpint (cudaGraphDestroy (graph), ==, cudaSuccess);
+  g_assert_cmpint (cudaGraphExecDestroy (exec), ==, cudaSuccess);
+  free_events (&events);
+  return n_late;
+}
+
+/* A stream that waits for an event of a capture takes part in it, until it is joined again: what is ordered by events stays in
+ * order whenever the graph is launched, and what is not, does not. */
+static void
+test_fork (void)
+{
+  Fixture f;
+  if (!set_up (&f))
+    return;
+  g_assert_cmpuint (count_late (&f, TRUE, 64), ==, 0);
+  const guint n_late = count_late (&f, FALSE, 64);
+  g_assert_cmpuint (n_late, >, 0);
+  g_assert_cmpuint (n_late, <, 64);
+
+  /* both are streams as before */
+  g_assert_cmpint (cudaMemsetAsync (f.device, 3, N_BYTES, f.other), ==, cudaSuccess);
+  g_assert_cmpint (cudaStreamSynchronize (f.other), ==, cudaSuccess);
+  g_assert_cmpuint (read_byte (&f), ==, 3);
+  tear_down (&f);
+}
+
+/* What a stream was given that is not joined at the end, ends that are not the first stream's, and captures that would become
+ * one. */
+static void
+test_unjoined (void)
+{
+  Fixture f;
+  cudaGraph_t graph = NULL;
+  cudaStream_t third = NULL;
+  if (!set_up (&f))
+    return;
+  const Events events = make_events ();
+
+  begin (&f);
+  pass (events.fork, f.stream, f.other);
+  g_assert_cmpint (cudaMemsetAsync (f.device, 1, N_BYTES, f.other), ==, cudaSuccess);
+  g_assert_cmpint (cudaStreamEndCapture (f.stream, &graph), ==, cudaErrorStreamCaptureUnjoined);
+  g_assert_null (graph);
+  g_assert_cmpint (get_status (f.stream), ==, cudaStreamCaptureStatusNone);
+  g_assert_cmpint (get_status (f.other), ==, cudaStreamCaptureStatusNone);
+
+  /* joined, and then given more */
+  begin (&f);
+  pass (events.fork, f.stream, f.other);
+  g_assert_cmpint (cudaMemsetAsync (f.device, 1, N_BYTES, f.other), ==, cudaSuccess);
+  pass (events.join, f.other, f.stream);
+  g_assert_cmpint (cudaMemsetAsync (f.device, 2, N_BYTES, f.other), ==, cudaSuccess);
+  g_assert_cmpint (cudaStreamEndCapture (f.stream, &graph), ==, cudaErrorStreamCaptureUnjoined);
+
+  /* joined by another one of the streams */
+  g_assert_cmpint (cudaStreamCreateWithFlags (&third, cudaStreamNonBlocking), ==, cudaSuccess);
+  begin (&f);
+  pass (events.fork, f.stream, f.other);
+  g_assert_cmpint (cudaMemsetAsync (f.device, 1, N_BYTES, f.other), ==, cudaSuccess);
+  pass (events.join, f.other, third);
+  g_assert_cmpint (cudaMemsetAsync (f.device, 2, N_BYTES, third), ==, cudaSuccess);
+  pass (events.join, third, f.stream);
+  g_assert_cmpint (cudaStreamEndCapture (f.stream, &graph), ==, cudaSuccess);
+  g_assert_cmpint (cudaGraphDestroy (graph), ==, cudaSuccess);
+
+  /* by a stream that takes part, and has not begun */
+  begin (&f);
+  pass (events.fork, f.stream, f.other);
+  g_assert_cmpint (cudaStreamEndCapture (f.other, &graph), ==, cudaErrorStreamCaptureUnmatched);
+  assert_spoiled (&f);
+  g_assert_cmpint (cudaStreamEndCapture (f.stream, &graph), ==, cudaErrorIllegalState);
+
+  /* a host that waits for a stream which takes part */
+  begin (&f);
+  pass (events.fork, f.stream, f.other);
+  g_assert_cmpint (cudaStreamSynchronize (f.other), ==, cudaErrorStreamCaptureUnsupported);
+  g_assert_cmpint (get_status (f.other), ==, cudaStreamCaptureStatusInvalidated);
+  g_assert_cmpint (cudaMemsetAsync (f.device, 1, N_BYTES, f.other), ==, cudaErrorStreamCaptureInvalidated);
+  assert_spoiled (&f);
+
+  /* an event of a capture that is over brings nobody into it */
+  g_assert_cmpint (cudaStreamWaitEvent (f.other, events.fork, 0), ==, cudaErrorCapturedEvent);
+  begin (&f);
+  g_assert_cmpint (cudaStreamWaitEvent (f.stream, events.fork, 0), ==, cudaErrorStreamCaptureIsolation);
+  assert_spoiled (&f);
+  g_assert_cmpint (cudaStreamDestroy (third), ==, cudaSuccess);
+  free_events (&events);
+  tear_down (&f);
+}
+
+typedef struct
+{
+  cudaStream_t stream;
+  cudaEvent_t event;
+} Foreign;
+
+/* Another thread waits for an event of this one's capture, in a capture of its own, and ends this one's. */
+static gpointer
+capture_elsewhere (gpointer data)
+{
+  const Foreign *foreign = data;
+  cudaStream_t own = NULL;
+  cudaGraph_t graph = NULL;
+  g_assert_cmpint (cudaStreamCreateWithFlags (&own, cudaStreamNonBlocking), ==, cudaSuccess);
+  g_assert_cmpint (cudaStreamBeginCapture (own, cudaStreamCaptureModeThreadLocal), ==, cudaSuccess);
+  g_assert_cmpint (cudaStreamWaitEvent (own, foreign->event, 0), ==, cudaErrorStreamCaptureMerge);
+  g_assert_cmpint (cudaStreamEndCapture (own, &graph), ==, cudaErrorStreamCaptureInvalidated);
+  g_assert_cmpint (cudaStreamEndCapture (foreign->stream, &graph), ==, cudaErrorStreamCaptureWrongThread);
+  g_assert_cmpint (cudaStreamDestroy (own), ==, cudaSuccess);
+  return NULL;
+}
+
+static void
+test_two_captures (void)
+{
+  Fixture f;
+  if (!set_up (&f))
+    return;
+  const Events events = make_events ();
+  Foreign foreign = { f.stream, events.fork };
+  begin (&f);
+  g_assert_cmpint (cudaEventRecord (events.fork, f.stream), ==, cudaSuccess);
+  g_thread_join (g_thread_new ("capture", capture_elsewhere, &foreign));
+  assert_spoiled (&f);
+  free_events (&events);
+  tear_down (&f);
+}
+
 /* A graph reads ordinary memory when it is launched, not when it is made. */
 static void
 test_ordinary (void)
@@ -290,6 +484,9 @@ main (int argc, char *argv[])
   g_test_add_func ("/cuda-runtime/captures/forbidden", test_forbidden);
   g_test_add_func ("/cuda-runtime/captures/events", test_events);
   g_test_add_func ("/cuda-runtime/captures/ordinary-memory", test_ordinary);
+  g_test_add_func ("/cuda-runtime/captures/fork", test_fork);
+  g_test_add_func ("/cuda-runtime/captures/unjoined", test_unjoined);
+  g_test_add_func ("/cuda-runtime/captures/two", test_two_captures);
   g_test_add_func ("/cuda-runtime/devices", test_devices);
   return g_test_run ();
 }

@@ -24,6 +24,7 @@ extern "C"
     cudaErrorInvalidDevice = 101,
     cudaErrorDevicesUnavailable = 46,
     cudaErrorInvalidResourceHandle = 400,
+    cudaErrorIllegalState = 401,
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
     cudaErrorMisalignedAddress = 716,
@@ -31,6 +32,9 @@ extern "C"
     cudaErrorLaunchFailure = 719,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorStreamCaptureMerge = 902,
+    cudaErrorStreamCaptureUnmatched = 903,
+    cudaErrorStreamCaptureUnjoined = 904,
     cudaErrorStreamCaptureIsolation = 905,
     cudaErrorCapturedEvent = 907,
     cudaErrorStreamCaptureWrongThread = 908,
@@ -56,6 +60,13 @@ extern "C"
     cudaStreamCaptureModeThreadLocal,
     cudaStreamCaptureModeRelaxed,
   } cudaStreamCaptureMode;
+
+  enum cudaStreamCaptureStatus
+  {
+    cudaStreamCaptureStatusNone,
+    cudaStreamCaptureStatusActive,
+    cudaStreamCaptureStatusInvalidated,
+  };
 
 #define cudaStreamNonBlocking 1
 #define cudaEventDisableTiming 2
@@ -125,6 +136,7 @@ extern "C"
   cudaError_t cudaEventQuery (cudaEvent_t event);
   cudaError_t cudaEventElapsedTime (float *milliseconds, cudaEvent_t begin, cudaEvent_t end);
   cudaError_t cudaStreamBeginCapture (cudaStream_t stream, cudaStreamCaptureMode mode);
+  cudaError_t cudaStreamIsCapturing (cudaStream_t stream, enum cudaStreamCaptureStatus *status);
   cudaError_t cudaStreamEndCapture (cudaStream_t stream, cudaGraph_t *graph);
   cudaError_t cudaGraphInstantiate (cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags);
   cudaError_t cudaGraphLaunch (cudaGraphExec_t exec, cudaStream_t stream);
