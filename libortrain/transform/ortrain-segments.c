@@ -24,8 +24,8 @@ ortrain_find_value_extents (OrtrainGraph *graph, guint *first, guint *last)
 }
 
 /* Valleys of the curve of open bytes: from each descent by PROMINENCE to the next ascent by as much, the first of the
- * lowest places. Where passes prefer less memory, the last: what is open there is what the next segment reads, as the output
- * of a ReLU, not what it is computed from in one step. */
+ * lowest places. Where passes prefer less memory, the last one, too: a ReLU between the two is computed backward from its
+ * output, a normalization from its input. */
 GArray *
 ortrain_find_segment_cuts (OrtrainGraph *graph, const guint64 *bytes)
 {
@@ -42,7 +42,7 @@ ortrain_find_segment_cuts (OrtrainGraph *graph, const guint64 *bytes)
       }
   gboolean falling = FALSE; /* since the last cut, or the begin */
   guint64 open = 0, highest = 0;
-  OrtrainSegmentCut lowest = { 0 };
+  OrtrainSegmentCut lowest = { 0 }, last_lowest = { 0 };
   for (guint t = 0; t < n_nodes; t++)
     {
       const OrtrainNode *node = graph->nodes->pdata[t];
@@ -53,14 +53,18 @@ ortrain_find_segment_cuts (OrtrainGraph *graph, const guint64 *bytes)
         {
           highest = MAX (highest, open);
           falling = open > 0 && (double) highest >= PROMINENCE * (double) open;
-          lowest = (OrtrainSegmentCut){ .node = t, .open = open };
+          lowest = last_lowest = (OrtrainSegmentCut){ .node = t, .open = open };
         }
-      else if (open < lowest.open || (graph->spares_memory && open == lowest.open))
-        lowest = (OrtrainSegmentCut){ .node = t, .open = open };
+      else if (open < lowest.open)
+        lowest = last_lowest = (OrtrainSegmentCut){ .node = t, .open = open };
+      else if (open == lowest.open)
+        last_lowest.node = t;
       else if ((double) open >= PROMINENCE * (double) lowest.open)
         {
           if (lowest.open > 0)
             g_array_append_val (cuts, lowest);
+          if (lowest.open > 0 && graph->spares_memory && last_lowest.node > lowest.node)
+            g_array_append_val (cuts, last_lowest);
           falling = FALSE;
           highest = open;
         }

@@ -87,10 +87,10 @@ test_runs (gconstpointer data)
   g_assert_no_error (error);
   g_autoptr (OrtrainMemoryPlan) whole = plan_within (model, c, large, 0);
   g_autoptr (OrtrainMemoryPlan) least = find_least (model, c, large, whole);
-  g_test_message ("%s: %" G_GSIZE_FORMAT " bytes, %" G_GSIZE_FORMAT " by layers, %" G_GSIZE_FORMAT " at least, up to %u runs",
-                  c->name, (gsize) ortrain_memory_plan_get_arena_bytes (whole),
-                  (gsize) ortrain_memory_plan_get_arena_bytes (level),
-                  (gsize) ortrain_memory_plan_get_arena_bytes (least), count_runs (least));
+  g_test_message (
+      "%s: %" G_GSIZE_FORMAT " bytes, %" G_GSIZE_FORMAT " by layers, %" G_GSIZE_FORMAT " at least, up to %u runs",
+      c->name, (gsize) ortrain_memory_plan_get_arena_bytes (whole), (gsize) ortrain_memory_plan_get_arena_bytes (level),
+      (gsize) ortrain_memory_plan_get_arena_bytes (least), count_runs (least));
   g_assert_cmpuint (ortrain_memory_plan_get_arena_bytes (least), <=, ortrain_memory_plan_get_arena_bytes (level));
   if (c->is_deep)
     g_assert_cmpuint (count_runs (least), >, 1);
