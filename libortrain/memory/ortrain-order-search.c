@@ -8,7 +8,7 @@
  * they depend on, run before it. The move after which the steps between need least is made, as long as that is less than the
  * peak. */
 
-#define MAX_WORK 20000000 /* tasks and operands that are looked at */
+#define MAX_WORK 10000000 /* tasks and operands that are looked at */
 #define LEAST_PART 256    /* of the peak: smaller blocks are no reason */
 #define MAX_WINDOW 96     /* tasks that a move goes past */
 
@@ -272,9 +272,6 @@ static void
 try_later (Search *self, guint32 block, guint peak, guint phase_end, Move *best)
 {
   const guint begin = self->begins[block];
-  if (begin >= peak || peak - begin > MAX_WINDOW ||
-      self->problem->tasks[self->order[begin]].phase != self->problem->tasks[self->order[peak]].phase)
-    return;
   mark (self, self->order[begin]);
   close_move (self, begin, peak + 1, TRUE);
   if (!self->moves[self->order[peak]])
@@ -294,8 +291,6 @@ static void
 try_sooner (Search *self, guint32 block, guint peak, guint phase_begin, guint phase_end, Move *best)
 {
   const guint end = self->ends[block];
-  if (end <= peak || end - peak > MAX_WINDOW || end >= phase_end)
-    return;
   for (guint i = self->readers.first[block]; i < self->readers.first[block + 1]; i++)
     if (self->position[self->readers.items[i]] > peak)
       mark (self, self->readers.items[i]);
@@ -325,11 +320,12 @@ reads_or_makes (const OrtrainOrderProblem *problem, const OrtrainTask *task, gui
   return FALSE;
 }
 
-/* Whether it is there at that position, and is neither made nor read by the task there. */
+/* Whether it is there at that position, is neither made nor read by the task there, and large enough to be a reason. */
 static gboolean
 waits (const Search *self, guint32 block, guint position)
 {
-  return self->begins[block] < position && self->ends[block] > position && !self->problem->blocks[block].kept &&
+  return self->problem->blocks[block].bytes > self->live[position] / LEAST_PART && self->begins[block] < position &&
+         self->ends[block] > position && !self->problem->blocks[block].kept &&
          !reads_or_makes (self->problem, &self->problem->tasks[self->order[position]], block);
 }
 
@@ -381,16 +377,24 @@ measure_window (Search *self, guint begin, guint end)
 static gboolean
 lower_at (Search *self, guint peak, guint phase_begin, guint phase_end)
 {
+  const OrtrainOrderProblem *problem = self->problem;
+  const guint32 *makes = (const guint32 *) problem->makes->data, *reads = (const guint32 *) problem->reads->data;
   const gsize bytes = self->live[peak];
   Move best = { .most = bytes };
   self->is_new[peak] = FALSE;
-  self->work += self->problem->n_blocks / 8;
-  for (guint32 b = 0; b < self->problem->n_blocks && self->work < MAX_WORK; b++)
+  for (guint k = MAX (phase_begin, peak > MAX_WINDOW ? peak - MAX_WINDOW : 0); k < peak; k++)
     {
-      if (self->problem->blocks[b].bytes <= bytes / LEAST_PART || !waits (self, b, peak))
-        continue;
-      try_later (self, b, peak, phase_end, &best);
-      try_sooner (self, b, peak, phase_begin, phase_end, &best);
+      const OrtrainTask *task = &problem->tasks[self->order[k]];
+      for (guint i = task->first_make; i < task->first_make + task->n_makes; i++)
+        if (self->begins[makes[i]] == k && waits (self, makes[i], peak))
+          try_later (self, makes[i], peak, phase_end, &best);
+    }
+  for (guint k = peak + 1; k < MIN (phase_end, peak + MAX_WINDOW + 1); k++)
+    {
+      const OrtrainTask *task = &problem->tasks[self->order[k]];
+      for (guint i = task->first_read; i < task->first_read + task->n_reads; i++)
+        if (self->ends[reads[i]] == k && waits (self, reads[i], peak))
+          try_sooner (self, reads[i], peak, phase_begin, phase_end, &best);
     }
   if (best.most >= bytes || !is_better (self, &best))
     return FALSE;
