@@ -7,6 +7,7 @@ struct _OrtrainBudgetFamily
   guint n_searches;
   GPtrArray *choices; /* of guint8 *: four bits for each value, its fate */
   GArray *scales;     /* of double, beside the choices */
+  double whole;
 };
 
 OrtrainBudgetFamily *
@@ -96,6 +97,18 @@ ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph
       g_ptr_array_add (list, fates);
     }
   return list;
+}
+
+double
+ortrain_budget_family_get_whole (const OrtrainBudgetFamily *self)
+{
+  return self->choices->len > 0 ? self->whole : 0;
+}
+
+void
+ortrain_budget_family_set_whole (OrtrainBudgetFamily *self, double whole)
+{
+  self->whole = whole;
 }
 
 guint

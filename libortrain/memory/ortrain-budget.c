@@ -232,6 +232,17 @@ keep_answer (const Search *self, GBytes *key, const OrtrainBudget *budget, Ortra
   ortrain_budget_answer_store (&answer, key, n_values);
 }
 
+#define NEAR 0.95 /* of what is expected */
+
+static gboolean
+may_fit_as_it_is (OrtrainMemoryPlan *base, const OrtrainBudget *budget)
+{
+  const double arena = (double) ortrain_memory_plan_get_arena_bytes (base);
+  const double persistent = (double) ortrain_memory_plan_get_persistent_bytes (base);
+  return persistent + NEAR * MIN (1, ortrain_budget_family_get_whole (budget->family)) * arena <=
+         (double) budget->bytes;
+}
+
 OrtrainMemoryPlan *
 ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
                             GError **error)
@@ -253,8 +264,17 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
   if (base != NULL && budget->level > 0 && ortrain_budget_has_backward (base) &&
       !ortrain_budget_take_level (graph, &base, &for_level, budget, error))
     return NULL;
-  if (base == NULL || budget->bytes == 0 || ortrain_memory_plan_get_peak_bytes (base) <= budget->bytes)
+  if (base == NULL || budget->bytes == 0)
     return g_steal_pointer (&base);
+  if (ortrain_memory_plan_get_peak_bytes (base) <= budget->bytes && budget->may_fit == NULL)
+    return g_steal_pointer (&base);
+
+  if (budget->may_fit != NULL && may_fit_as_it_is (base, budget))
+    {
+      *budget->may_fit = TRUE;
+      ortrain_budget_set_error (error, base, base, budget);
+      return NULL;
+    }
 
   Search self = { 0 };
   OrtrainBudgetSearch *search = &self.search;
@@ -293,6 +313,9 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
       if (ortrain_memory_plan_get_peak_bytes (least) < ortrain_memory_plan_get_peak_bytes (smallest))
         g_set_object (&smallest, least);
     }
+  if (found != NULL && family != NULL && budget->whole > 0)
+    ortrain_budget_family_set_whole (family, (double) budget->whole /
+                                                 (double) MAX (ortrain_memory_plan_get_arena_bytes (base), 1));
   ortrain_budget_search_clear (search);
   if (ok && found == NULL && budget->smallest != NULL &&
       (*budget->smallest == NULL ||
