@@ -116,10 +116,11 @@ choose_offloaded (const OrtrainBudgetSearch *self, guint8 *run, guint n, guint n
 /* Bytes of the arena by segment. */
 typedef struct
 {
-  guint64 *kept;    /* [n_segments]: from the forward pass on */
-  guint64 *again;   /* [n_segments]: what the backward pass reads of what is computed again, or copied back */
-  guint64 *passing; /* [n_segments]: that, and what is computed again for it */
-  gboolean *closed; /* [n_segments]: all that is open behind it is kept */
+  guint64 *kept;              /* [n_segments]: from the forward pass on */
+  guint64 *again;             /* [n_segments]: what the backward pass reads of what is computed again, or copied back */
+  guint64 *passing;           /* [n_segments]: that, and what is computed again for it */
+  gboolean *closed;           /* [n_segments]: all that is open behind it is kept */
+  guint64 away, largest_away; /* of what is offloaded */
 } Weights;
 
 static void
@@ -151,6 +152,8 @@ weigh_choice (const OrtrainBudgetSearch *self, OrtrainBudgetChoice *choice, Weig
           choice->work += self->offload_work * (double) self->bytes[root];
           weights->again[segment] += self->bytes[root];
           weights->passing[segment] += self->bytes[root];
+          weights->away += self->bytes[root];
+          weights->largest_away = MAX (weights->largest_away, self->bytes[root]);
         }
       else if (choice->run[v] == 0 && is_read_backward (value, again))
         weights->kept[segment] += self->bytes[root];
@@ -188,22 +191,24 @@ ortrain_budget_search_add (OrtrainBudgetSearch *self, guint8 *run, gboolean *off
   const guint n = self->n_segments + 1;
   g_autofree guint64 *kept = g_new0 (guint64, n), *again = g_new0 (guint64, n), *passing = g_new0 (guint64, n);
   g_autofree gboolean *closed = g_new0 (gboolean, n);
-  Weights weights = { kept, again, passing, closed };
+  Weights weights = { .kept = kept, .again = again, .passing = passing, .closed = closed };
   choice->run = run;
   choice->offloaded = offloaded;
   choice->index = self->choices->len;
+  choice->of_chain = promise > 0;
   g_ptr_array_add (self->choices, choice);
   weigh_choice (self, choice, &weights);
   for (guint s = 0; s < self->n_segments; s++)
     choice->live += kept[s];
-  choice->promise = promise > 0 ? promise : estimate (self, choice, &weights);
+  choice->promise = promise > 0 ? MAX (promise - MIN (promise, weights.away), choice->live) + weights.largest_away
+                                : estimate (self, choice, &weights);
 }
 
 void
 ortrain_budget_search_add_part (OrtrainBudgetSearch *self, guint8 *run, guint64 promise, guint n, guint n_parts)
 {
   gboolean *offloaded = choose_offloaded (self, run, n, n_parts);
-  ortrain_budget_search_add (self, run, offloaded, n == 0 ? promise : 0);
+  ortrain_budget_search_add (self, run, offloaded, promise);
 }
 
 /* What `from` keeps, but in the first `n` of n_mixtures parts of the forward pass what `to` keeps. */
@@ -278,6 +283,15 @@ ortrain_budget_search_add_cuts (OrtrainBudgetSearch *self)
     add_cuts (self, boundary);
 }
 
+#define PROMISE_OF_ORDER 0.9 /* of what the first order needs */
+
+void
+ortrain_budget_search_add_order (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base)
+{
+  const double promise = PROMISE_OF_ORDER * (double) ortrain_memory_plan_get_arena_bytes (base);
+  ortrain_budget_search_add_part (self, g_new0 (guint8, self->n_values + 1), (guint64) promise, 0, 1);
+}
+
 void
 ortrain_budget_search_add_levels (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base)
 {
@@ -326,27 +340,29 @@ compare_choices (gconstpointer a, gconstpointer b)
   return first->index < second->index ? -1 : 1;
 }
 
-/* What is offloaded has to promise less than all that is cheaper; what is not, less than what is not, either: so that
- * offloading leaves no choice out that there would be without. */
+/* A choice has to promise less than all that are cheaper and whose promises are made in the same way: those of the chain, or
+ * those of cuts. What is not offloaded, less than what is not, either, so that offloading leaves no choice out that there
+ * would be without. */
 void
 ortrain_budget_search_sort (OrtrainBudgetSearch *self, guint64 promise)
 {
   guint n = 0;
-  guint64 promise_without = promise;
+  guint64 least[2][2] = { { promise, promise },
+                          { promise, promise } }; /* by chain or cuts, without and with offloading */
   g_ptr_array_sort (self->choices, compare_choices);
   for (guint c = 0; c < self->choices->len; c++)
     {
       OrtrainBudgetChoice *choice = self->choices->pdata[c];
-      const guint64 other = choice->offloads ? promise : promise_without;
-      if ((double) choice->promise < (double) other * (1 - LEAST_PROGRESS))
+      guint64 *of_kind = least[choice->of_chain ? 1 : 0];
+      if ((double) choice->promise >= (double) of_kind[choice->offloads ? 1 : 0] * (1 - LEAST_PROGRESS))
         {
-          promise = MIN (promise, choice->promise);
-          if (!choice->offloads)
-            promise_without = choice->promise;
-          self->choices->pdata[n++] = choice;
+          choice_free (choice);
+          continue;
         }
-      else
-        choice_free (choice);
+      of_kind[1] = MIN (of_kind[1], choice->promise);
+      if (!choice->offloads)
+        of_kind[0] = choice->promise;
+      self->choices->pdata[n++] = choice;
     }
   while (self->choices->len > n)
     self->choices->pdata[--self->choices->len] = NULL;

@@ -7,7 +7,6 @@ struct _OrtrainBudgetFamily
   guint n_searches;
   GPtrArray *choices; /* of guint8 *: four bits for each value, its fate */
   GArray *scales;     /* of double, beside the choices */
-  double whole;
 };
 
 OrtrainBudgetFamily *
@@ -58,7 +57,7 @@ ortrain_budget_family_add_fates (OrtrainBudgetFamily *self, const guint8 *fates)
   for (guint v = 0; v < n_values; v++)
     packed[v / 2] |= (guint8) (fates[v] << v % 2 * 4);
   g_ptr_array_add (self->choices, packed);
-  const double unknown = 1;
+  const double unknown = 0;
   g_array_append_val (self->scales, unknown);
 }
 
@@ -97,18 +96,6 @@ ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph
       g_ptr_array_add (list, fates);
     }
   return list;
-}
-
-double
-ortrain_budget_family_get_whole (const OrtrainBudgetFamily *self)
-{
-  return self->choices->len > 0 ? self->whole : 0;
-}
-
-void
-ortrain_budget_family_set_whole (OrtrainBudgetFamily *self, double whole)
-{
-  self->whole = whole;
 }
 
 guint

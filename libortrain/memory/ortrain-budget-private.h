@@ -26,12 +26,9 @@ void ortrain_budget_family_add_fates (OrtrainBudgetFamily *self, const guint8 *f
 /* Transfer full: each choice, as the fates of the values of this graph, guint8 [n_values], which the caller frees. Unknown
  * values are kept. */
 GPtrArray *ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph);
-/* What a plan with the choice took of the arena, of what the choice promised: in the last plan that was made with it; 1 before. */
+/* What a plan with the choice took of the arena, of what the choice promised: in the last plan that was made with it; 0 before. */
 double ortrain_budget_family_get_scale (const OrtrainBudgetFamily *self, guint choice);
 void ortrain_budget_family_set_scale (OrtrainBudgetFamily *self, guint choice, double scale);
-/* What the graph as it is needs of the arena, of what the one needs whose choices these are: 0, not known. */
-double ortrain_budget_family_get_whole (const OrtrainBudgetFamily *self);
-void ortrain_budget_family_set_whole (OrtrainBudgetFamily *self, double whole);
 guint ortrain_budget_family_get_n_searches (const OrtrainBudgetFamily *self); /* how often it began with a search */
 
 /* What a step may hold. */
@@ -48,11 +45,7 @@ typedef struct
   const gssize *persistent; /* [ORTRAIN_CATEGORY_OUTPUT + 1]: as ortrain_memory_plan_set_persistent; -1: the sums over
                              * the graph */
   OrtrainBudgetFamily *family; /* or NULL: with each graph the search begins anew */
-  gsize
-      whole; /* bytes of the arena that a graph with the same results needs without computing more again; 0: not known */
-  gboolean
-      *may_fit; /* NULL, or set where that may be within the budget, as other members of the family turned out; then
-                      * there is no search */
+  gboolean exceeds; /* the plan of another graph, with the same results and less that runs again, is known not to fit */
   /* NULL, or where a search that finds nothing leaves its plan with the lowest peak, if that is lower than that of the
    * plan that is there already. */
   OrtrainMemoryPlan **smallest;

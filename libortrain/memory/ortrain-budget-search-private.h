@@ -21,6 +21,7 @@ typedef struct
   guint64 live;        /* bytes that are live between the forward and the backward pass: no plan needs less */
   guint64 promise;     /* about what a plan needs of the arena */
   guint index;
+  gboolean of_chain;  /* the promise is that of a schedule of the chain */
   gboolean was_tried; /* scratch */
 } OrtrainBudgetChoice;
 
@@ -46,7 +47,7 @@ void ortrain_budget_search_init (OrtrainBudgetSearch *self, OrtrainGraph *graph,
                                  const OrtrainProvider *provider, gboolean offloads);
 void ortrain_budget_search_clear (OrtrainBudgetSearch *self);
 
-/* run, offloaded: taken. promise: of the arena, or 0: what is kept, and the most that is computed again at once. */
+/* run, offloaded: taken. promise: of the arena if nothing were offloaded, or 0: not known. */
 void ortrain_budget_search_add (OrtrainBudgetSearch *self, guint8 *run, gboolean *offloaded, guint64 promise);
 /* Of another search, as ortrain_budget_family_list () has it: taken. What cannot run again is kept, also where it did not exist
  * there. */
@@ -61,6 +62,8 @@ void ortrain_budget_search_add_offloads (OrtrainBudgetSearch *self);
 /* What is open at boundaries is kept, and of all else what a minimum cut says: for boundaries at every cut, every second
  * and so on, and where layers begin, and for all exchange rates between bytes and work. */
 void ortrain_budget_search_add_cuts (OrtrainBudgetSearch *self);
+/* Nothing runs again: only the order of the steps is another one. base: the plan in the first order. */
+void ortrain_budget_search_add_order (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base);
 /* What the recompute levels do. base: the plan without any. */
 void ortrain_budget_search_add_levels (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base);
 /* The kept sets of minimum cuts with a boundary ([n_values]), from rates at which next to nothing runs again on, without

@@ -60,11 +60,16 @@ plan_choice (OrtrainGraph *graph, const OrtrainBudgetChoice *choice, gboolean ov
 #define MAX_TRIED_LAST 12   /* choices that promise to need least, which are planned for a refusal's message */
 #define LEAST_PROMISED 0.85 /* a plan may need this part of what its choice promises */
 
-/* Whether a plan of the choice is likely to fit, as those of other members of the family turned out. */
+/* With a shape, what a choice takes changes by less than that, of what it promises: a choice that is passed over for being
+ * too large would be, so that less budget does not find one that takes more. */
+#define LIKELY 0.98
+
+/* Whether a plan of the choice may fit, as those of other members of the family turned out. */
 static gboolean
 is_promising (const OrtrainBudgetChoice *choice, const OrtrainBudgetFamily *family, guint64 persistent, guint64 budget)
 {
-  const double arena = (double) choice->promise * ortrain_budget_family_get_scale (family, choice->index);
+  const double scale = LIKELY * ortrain_budget_family_get_scale (family, choice->index);
+  const double arena = (double) choice->promise * scale;
   return (double) persistent + arena <= (double) budget;
 }
 
@@ -232,17 +237,6 @@ keep_answer (const Search *self, GBytes *key, const OrtrainBudget *budget, Ortra
   ortrain_budget_answer_store (&answer, key, n_values);
 }
 
-#define NEAR 0.95 /* of what is expected */
-
-static gboolean
-may_fit_as_it_is (OrtrainMemoryPlan *base, const OrtrainBudget *budget)
-{
-  const double arena = (double) ortrain_memory_plan_get_arena_bytes (base);
-  const double persistent = (double) ortrain_memory_plan_get_persistent_bytes (base);
-  return persistent + NEAR * MIN (1, ortrain_budget_family_get_whole (budget->family)) * arena <=
-         (double) budget->bytes;
-}
-
 OrtrainMemoryPlan *
 ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
                             GError **error)
@@ -252,6 +246,7 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
   const gboolean has_choices = budget->choices != NULL && budget->choices->len > 0;
   for_base.takes_graph =
       request->takes_graph && budget->bytes == 0 && budget->level == 0 && !has_choices && !has_booleans;
+  for_base.without_search = request->without_search || budget->exceeds;
   g_autoptr (OrtrainMemoryPlan) base = ortrain_budget_plan_graph (source, &for_base, budget, error);
   g_autoptr (OrtrainGraph) graph = g_object_ref (source);
   if (base != NULL && has_booleans && !ortrain_budget_take_bits (&graph, &base, request, budget, error))
@@ -264,17 +259,8 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
   if (base != NULL && budget->level > 0 && ortrain_budget_has_backward (base) &&
       !ortrain_budget_take_level (graph, &base, &for_level, budget, error))
     return NULL;
-  if (base == NULL || budget->bytes == 0)
+  if (base == NULL || budget->bytes == 0 || ortrain_memory_plan_get_peak_bytes (base) <= budget->bytes)
     return g_steal_pointer (&base);
-  if (ortrain_memory_plan_get_peak_bytes (base) <= budget->bytes && budget->may_fit == NULL)
-    return g_steal_pointer (&base);
-
-  if (budget->may_fit != NULL && may_fit_as_it_is (base, budget))
-    {
-      *budget->may_fit = TRUE;
-      ortrain_budget_set_error (error, base, base, budget);
-      return NULL;
-    }
 
   Search self = { 0 };
   OrtrainBudgetSearch *search = &self.search;
@@ -303,6 +289,7 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
           ortrain_budget_search_add_offloads (search);
           ortrain_budget_search_add_cuts (search);
           ortrain_budget_search_add_levels (search, base);
+          ortrain_budget_search_add_order (search, base);
           ortrain_budget_chain_add_choices (search);
           ok = try_choices (&self, request, budget, base, NULL, !budget->any, &least, &found, error);
         }
@@ -313,9 +300,6 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
       if (ortrain_memory_plan_get_peak_bytes (least) < ortrain_memory_plan_get_peak_bytes (smallest))
         g_set_object (&smallest, least);
     }
-  if (found != NULL && family != NULL && budget->whole > 0)
-    ortrain_budget_family_set_whole (family, (double) budget->whole /
-                                                 (double) MAX (ortrain_memory_plan_get_arena_bytes (base), 1));
   ortrain_budget_search_clear (search);
   if (ok && found == NULL && budget->smallest != NULL &&
       (*budget->smallest == NULL ||

@@ -232,33 +232,6 @@ take_levels (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudge
   return TRUE;
 }
 
-/* For a new shape, where the plan as it is is not likely to fit, as others of the family turned out: from what was found for
- * those. NULL without an error: that has to be planned first. */
-static gboolean
-plan_as_before (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget, gboolean *is_guarded,
-                OrtrainMemoryPlan **found, GError **error)
-{
-  guint n_together = 1;
-  gboolean may_fit = FALSE;
-  g_autoptr (GError) failure = NULL;
-  OrtrainBudget part = *budget;
-  *found = NULL;
-  if (budget->bytes == 0 || budget->level > 0 || budget->any || budget->family == NULL ||
-      ortrain_budget_family_get_whole (budget->family) == 0)
-    return TRUE;
-  part.may_fit = &may_fit;
-  g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, FALSE, &n_together, TRUE, is_guarded, error);
-  if (graph == NULL)
-    return FALSE;
-  *found = plan_within (self, graph, &part, &failure);
-  if (*found == NULL && !is_over_budget (failure))
-    {
-      g_propagate_error (error, g_steal_pointer (&failure));
-      return FALSE;
-    }
-  return TRUE;
-}
-
 static OrtrainMemoryPlan *
 make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget, gboolean *is_guarded,
            GError **error)
@@ -267,9 +240,6 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
   OrtrainMemoryPlan *overlapping = plan_two_places (self, feeds, budget, is_guarded);
   if (overlapping != NULL)
     return overlapping;
-  OrtrainMemoryPlan *known = NULL;
-  if (!plan_as_before (self, feeds, budget, is_guarded, &known, error) || known != NULL)
-    return known;
   g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, FALSE, &n_together, FALSE, is_guarded, error);
   if (graph == NULL)
     return NULL;
@@ -290,7 +260,7 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
     return g_steal_pointer (&base);
   part = *budget;
   part.smallest = &smallest;
-  part.whole = ortrain_memory_plan_get_arena_bytes (base);
+  part.exceeds = budget->level == 0;
   n_together = 1;
   g_autoptr (OrtrainGraph) whole = make_graph (self, feeds, FALSE, &n_together, budget->level == 0, is_guarded, error);
   if (whole == NULL)

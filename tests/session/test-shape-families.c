@@ -75,8 +75,8 @@ test_one_search (gconstpointer data)
       const gboolean fits = ortrain_memory_plan_get_peak_bytes (whole) <= budget;
       const gboolean recomputes =
           ortrain_memory_plan_get_n_recomputed_steps (plan) > ortrain_memory_plan_get_n_recomputed_steps (whole);
-      if (pattern)
-        g_assert_cmpint (recomputes, ==, !fits);
+      if (pattern && fits)
+        g_assert_false (recomputes); /* another order of the steps may do where it does not fit */
       n_recomputed += recomputes;
     }
   g_assert_cmpuint (n_recomputed, >, 8);
