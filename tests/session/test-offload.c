@@ -200,7 +200,7 @@ test_missing_wait (void)
       memcpy (waits, right, n_waits * sizeof *waits);
     }
   g_assert_cmpuint (n_missed[FALSE], >, 1);
-  g_assert_cmpuint (n_missed[TRUE], >, 1);
+  g_assert_cmpuint (n_missed[TRUE], >, 0);
   g_assert_true (ortrain_plan_verify (plan, &error));
 }
 
