@@ -58,7 +58,8 @@ plan_choice (OrtrainGraph *graph, const OrtrainBudgetChoice *choice, gboolean ov
 }
 
 #define MAX_TRIED_LAST 12   /* choices that promise to need least, which are planned for a refusal's message */
-#define LEAST_PROMISED 0.85 /* a plan may need this part of what its choice promises */
+#define LEAST_PROMISED 0.75 /* a plan may need this part of what its choice promises */
+#define LEAST_OFFLOADED 0.5 /* the same where values are offloaded: what passes through is a guess */
 
 /* With a shape, what a choice takes changes by less than that, of what it promises: a choice that is passed over for being
  * too large would be, so that less budget does not find one that takes more. */
@@ -143,9 +144,9 @@ try_choices (Search *self, const OrtrainPlanRequest *request, const OrtrainBudge
     {
       const guint c = i % n_choices;
       const OrtrainBudgetChoice *choice = choices->pdata[c];
-      const gboolean may_fit =
-          family != NULL ? i != c || is_promising (choice, family, persistent, budget->bytes)
-                         : (double) persistent + LEAST_PROMISED * (double) choice->promise <= (double) budget->bytes;
+      const double part = (choice->offloads ? LEAST_OFFLOADED : LEAST_PROMISED) * (double) choice->promise;
+      const gboolean may_fit = family != NULL ? i != c || is_promising (choice, family, persistent, budget->bytes)
+                                              : (double) persistent + part <= (double) budget->bytes;
       if (tried[c] || !may_fit || persistent + choice->live > budget->bytes)
         continue;
       tried[c] = TRUE;
