@@ -3,17 +3,24 @@
 """Bytes of activations for each sequence at each recompute level, and the largest batch that is planned for a memory.
 
     tests/bench/level_bytes.py --ortrain _build/tools/ortrain --models DIR [--precision bf16] [--memory 8,16,32,80] NAME:SEQ[:EAGER]...
+    tests/bench/level_bytes.py --ortrain _build/tools/ortrain --models DIR --factors 1,1.1,1.2,1.35 [--memory 8,16,32,80] NAME:SEQ[:EAGER]...
     tests/bench/level_bytes.py --ortrain _build/tools/ortrain --models DIR --peer 'COMMAND {name} {batch} {seq} {threads} {steps}' NAME:SEQ:BATCH...
 
 Plans alone, nothing runs: DIR/NAME/model.onnx at a batch and at twice that; the difference for each sequence is what its
 activations take. Memory is in GiB, of which 0.6 GB go to the device's own. EAGER: megabytes for each sequence of a framework to
 compare with, for which 18 bytes a parameter and 5 % of fragmentation are counted on top.
 
+With --factors, the largest batch that a budget of the memory meets, with a planned time of a step of at most so many times that
+without a budget.
+
 With --peer, all levels train for some steps, and so does the peer (see beside.py): bytes of the processes above parameters and
 optimizer state at their highest, at BATCH and at twice that. By hand, never as a test."""
 import argparse
+import json
+import math
 import os
 import shlex
+import subprocess
 
 from beside import run
 
@@ -66,6 +73,41 @@ def print_plans(args):
             print(row, flush=True)
 
 
+def print_factors(args):
+    memories = [float(m) for m in args.memory.split(",")]
+    factors = [float(f) for f in args.factors.split(",")]
+    print("| model | memory |" + "".join(f" {f:g} |" for f in factors) + " eager, by calculation |")
+    print("| --- " * (3 + len(factors)) + "|")
+    for spec in args.names:
+        name, seq, eager = (spec.split(":") + [""])[:3]
+        parameters = run([args.ortrain, "info", f"{args.models}/{name}/model.onnx", "--json"])["parameters"]
+        command = [args.ortrain, "plan", f"{args.models}/{name}/model.onnx", "--seq", seq, "--precision", args.precision, "--json"]
+        for memory in memories:
+            limit, times = int(memory * 2**30 - CONTEXT), {}
+
+            def factor_of(batch):
+                """Of the time of a step without a budget; infinite where the budget is not met."""
+                if batch not in times:
+                    whole = run(command + ["--batch", str(batch)])
+                    done = subprocess.run(command + ["--batch", str(batch), "--budget", str(limit)], capture_output=True, text=True)
+                    times[batch] = json.loads(done.stdout)["milliseconds"] / whole["milliseconds"] if done.returncode == 0 else math.inf
+                return times[batch]
+
+            row = f"| {name}, {seq} | {memory:g} GiB |"
+            for factor in factors:
+                good, bad = max([b for b, f in times.items() if f <= factor], default=0), LARGEST
+                bad = min([b for b, f in times.items() if f > factor and b > good], default=bad)
+                while bad - good > max(1, good // 64):
+                    middle = (good + bad) // 2 if bad < LARGEST else max(1, 2 * good)
+                    if factor_of(middle) <= factor:
+                        good = middle
+                    else:
+                        bad = middle
+                row += f" {good} |"
+            theirs = max(0, int((memory * 2**30 - CONTEXT - 18 * parameters) / (1.05 * float(eager) * 1e6))) if eager else ""
+            print(row + f" {theirs} |", flush=True)
+
+
 def print_measured(args):
     print("| model | batch | peer's MB above state |" + "".join(f" level {level} | ratio |" for level in LEVELS))
     print("| --- " * (3 + 2 * len(LEVELS)) + "|")
@@ -95,10 +137,11 @@ def main():
     parser.add_argument("--memory", default="8,16,32,80")
     parser.add_argument("--at", type=int, default=8)
     parser.add_argument("--peer")
+    parser.add_argument("--factors")
     parser.add_argument("names", nargs="+")
     args = parser.parse_args()
     args.precision = args.precision or ("f32" if args.peer else "bf16")
-    print_measured(args) if args.peer else print_plans(args)
+    (print_measured if args.peer else print_factors if args.factors else print_plans)(args)
 
 
 if __name__ == "__main__":
