@@ -168,17 +168,15 @@ profile_measure (Profile *self, const OrtrainBudgetSearch *search, const Ortrain
   const gint32 first_backward = (gint32) plan->first_backward, last_step = (gint32) n_steps - 1;
   g_autofree guint *segments = find_step_segments (search, plan);
   g_autofree gint32 *ends = g_new0 (gint32, n + 1);   /* the last forward step of each segment */
-  g_autofree gint32 *begins = g_new (gint32, n + 1);  /* the first backward step of each */
+  g_autofree gint32 *begins = g_new0 (gint32, n + 1); /* the first backward step of each */
   g_autofree guint64 *held = g_new0 (guint64, n + 1); /* bytes of each that wait for the backward pass */
   g_autofree gint64 *live =
       g_new0 (gint64, n_steps + 2); /* while a step runs; in the forward pass without earlier segments */
   for (gint32 s = 0; s < first_backward; s++)
     ends[segments[s]] = s;
-  for (guint t = 0; t < n; t++)
-    begins[t] = last_step;
   for (gint32 s = last_step; s >= first_backward; s--)
     begins[segments[s]] = s;
-  for (guint t = n - 1; t-- > 0;) /* one without steps of its own begins with the one before */
+  for (guint t = n - 1; t-- > 0;) /* one without steps of its own begins with the one after it */
     begins[t] = MAX (begins[t], begins[t + 1]);
   for (guint b = 0; b < plan->n_values; b++)
     {
