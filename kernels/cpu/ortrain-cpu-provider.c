@@ -201,6 +201,10 @@ ortrain_cpu_provider_init (OrtrainCpuProvider *self, const OrtrainProviderClass 
   g_atomic_ref_count_init (&self->parent.ref_count);
   self->parent.klass = klass;
   self->parent.device_name = klass->name;
+  self->parent.speed = (OrtrainDeviceSpeed){ .bytes_per_second = 2e10,
+                                             .flops_per_second = { [ORTRAIN_DTYPE_FLOAT32] = 2e11 },
+                                             .reached_bytes = 1,
+                                             .reached_flops = 1 };
   self->pool = ortrain_thread_pool_new (options->n_threads);
   self->fixed_partition = options->fixed_partition;
 }
@@ -223,8 +227,6 @@ const OrtrainProviderClass ortrain_cpu_provider_class = {
   .name = "cpu",
   .reads_host = TRUE,
   .alignment = { 4096, 4096 },
-  .flops_per_byte = 10,
-  .bytes_per_second = 2e10,
   .offload_bytes_per_second = 1e9, /* of a disk without moving parts */
   .free_provider = cpu_free_provider,
   .find_kernel = cpu_find_kernel,

@@ -522,9 +522,6 @@ static const OrtrainProviderClass cuda_class = {
   .name = "cuda",
   .reads_host = FALSE,
   .alignment = { 256, 4096 },
-  .flops_per_byte = 100,
-  .launch_bytes = 16 << 20,
-  .bytes_per_second = 2e12,
   .offload_bytes_per_second = 2.5e10, /* PCIe 4.0, 16 lanes */
   .dlpack_type = 2,                   /* kDLCUDA */
   .limits_workspaces = TRUE,
@@ -576,6 +573,7 @@ ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error
   self->parent.klass = &cuda_class;
   g_atomic_ref_count_init (&self->parent.ref_count);
   self->context = context;
+  ortrain_cuda_speed_derive (&self->parent.speed, (int) options->device_index, &properties);
   self->name = g_strdup (properties.name);
   self->n_processors = (guint) MAX (properties.multiProcessorCount, 1);
   self->capability = (guint) (properties.major * 10 + properties.minor);

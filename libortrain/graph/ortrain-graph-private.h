@@ -270,6 +270,16 @@ ortrain_node_input (const OrtrainNode *node, guint i)
   return i < node->inputs->len ? node->inputs->pdata[i] : NULL;
 }
 
+/* Of the first operand that is there; UNDEFINED: none is. */
+static inline OrtrainDType
+ortrain_node_get_dtype (const OrtrainNode *node)
+{
+  for (guint i = 0; i < node->inputs->len; i++)
+    if (node->inputs->pdata[i] != NULL)
+      return ortrain_node_input (node, i)->dtype;
+  return ORTRAIN_DTYPE_UNDEFINED;
+}
+
 static inline OrtrainValue *
 ortrain_node_output (const OrtrainNode *node, guint i)
 {

@@ -245,15 +245,20 @@ put_plan (Sink *to, const OrtrainMemoryPlan *plan)
 }
 
 static void
-put_provider (Sink *to, const OrtrainProviderClass *klass)
+put_provider (Sink *to, const OrtrainProvider *provider)
 {
+  const OrtrainProviderClass *klass = provider->klass;
+  const OrtrainDeviceSpeed *speed = &provider->speed;
   put_text (to, klass->name);
   put_int (to, klass->reads_host);
   for (guint i = 0; i < ORTRAIN_N_MEMORY_SPACES; i++)
     put_int (to, (gint64) klass->alignment[i]);
-  put_double (to, klass->flops_per_byte);
-  put_int (to, klass->launch_bytes);
-  put_double (to, klass->bytes_per_second);
+  for (guint i = 0; i < ORTRAIN_DEVICE_SPEED_N_DTYPES; i++)
+    put_double (to, speed->flops_per_second[i]);
+  put_double (to, speed->bytes_per_second);
+  put_double (to, speed->reached_flops);
+  put_double (to, speed->reached_bytes);
+  put_double (to, speed->launch_seconds);
   put_double (to, klass->offload_bytes_per_second);
 }
 
@@ -274,8 +279,8 @@ ortrain_budget_answer_make_key (OrtrainGraph *graph, const OrtrainMemoryPlan *ba
 {
   Sink sink = { .sum = g_checksum_new (G_CHECKSUM_SHA256) }, *key = &sink;
   guint8 digest[ORTRAIN_PLAN_DIGEST_BYTES];
-  put_provider (key, request->provider->klass);
-  put_provider (key, (request->host != NULL ? request->host : request->provider)->klass);
+  put_provider (key, request->provider);
+  put_provider (key, request->host != NULL ? request->host : request->provider);
   PUT_INTS (key, request->keep_outputs_in_arena, request->two_streams, request->overlaps_offloads,
             request->without_search, (gint64) budget->bytes, budget->level, budget->any, budget->offloads,
             budget->family != NULL /* its answers have more */);

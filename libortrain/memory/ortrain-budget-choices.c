@@ -76,7 +76,8 @@ measure_nodes (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base, const Ortrain
       const OrtrainValue *same = output != NULL ? ortrain_graph_find_value (self->graph, output->name) : NULL;
       const OrtrainNode *node = same != NULL ? same->producer : NULL;
       if (node != NULL && self->work[node->mark] >= 0)
-        self->work[node->mark] = MAX (1, ortrain_provider_weigh_work (provider, step->flops, step->bytes_moved));
+        self->work[node->mark] = MAX (1, ortrain_provider_weigh_work (provider, ortrain_plan_step_get_dtype (step),
+                                                                      step->flops, step->bytes_moved));
     }
 }
 
@@ -445,7 +446,8 @@ ortrain_budget_search_init (OrtrainBudgetSearch *self, OrtrainGraph *graph, Ortr
   self->offloadable = g_new0 (gboolean, self->n_values + 1);
   if (offloads && provider->klass->offload_bytes_per_second > 0)
     {
-      self->offload_work = 2 * provider->klass->bytes_per_second / provider->klass->offload_bytes_per_second;
+      self->offload_work =
+          2 * ortrain_device_speed_get_bytes (&provider->speed) / provider->klass->offload_bytes_per_second;
       find_offloadable (self);
     }
   self->cuts = ortrain_find_segment_cuts (graph, self->bytes);

@@ -183,10 +183,7 @@ ortrain_memory_step_init (OrtrainMemoryStep *self)
 OrtrainDType
 ortrain_plan_step_get_dtype (const OrtrainPlanStep *step)
 {
-  for (guint i = 0; i < step->node->inputs->len; i++)
-    if (step->node->inputs->pdata[i] != NULL)
-      return ortrain_node_input (step->node, i)->dtype;
-  return ORTRAIN_DTYPE_UNDEFINED;
+  return ortrain_node_get_dtype (step->node);
 }
 
 OrtrainMemoryStep *

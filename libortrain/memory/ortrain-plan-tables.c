@@ -38,11 +38,15 @@ category_of (OrtrainPlanning *self, guint32 root, const OrtrainPlanValue *buffer
 static double
 estimate_milliseconds (const OrtrainProvider *provider, const OrtrainPlanStep *step, gsize bytes)
 {
-  const double per_second = provider->klass->bytes_per_second;
+  const double per_second = ortrain_device_speed_get_bytes (&provider->speed);
   const OrtrainOpKind kind = ortrain_node_get_kind (step->node);
   if (kind == ORTRAIN_OP_KIND_OFFLOAD || kind == ORTRAIN_OP_KIND_RELOAD)
     return 1e3 * (double) bytes / provider->klass->offload_bytes_per_second;
-  return per_second > 0 ? 1e3 * ortrain_provider_weigh_work (provider, step->flops, step->bytes_moved) / per_second : 0;
+  return per_second > 0 ? 1e3 *
+                              ortrain_provider_weigh_work (provider, ortrain_plan_step_get_dtype (step), step->flops,
+                                                           step->bytes_moved) /
+                              per_second
+                        : 0;
 }
 
 void

@@ -28,7 +28,7 @@ static void
 prefetch (OrtrainPlanning *self, gpointer *sorted, guint n)
 {
   const OrtrainProvider *provider = self->request->provider;
-  const double weight = provider->klass->bytes_per_second / provider->klass->offload_bytes_per_second;
+  const double weight = ortrain_device_speed_get_bytes (&provider->speed) / provider->klass->offload_bytes_per_second;
   for (guint t = 1; t < n; t++)
     {
       OrtrainNode *node = sorted[t];
@@ -43,7 +43,8 @@ prefetch (OrtrainPlanning *self, gpointer *sorted, guint n)
           if (before->phase != node->phase || ortrain_node_get_kind (before) == ORTRAIN_OP_KIND_RELOAD)
             break;
           if (info->kernel != NULL)
-            left -= ortrain_provider_weigh_work (provider, info->kernel->flops, info->kernel->bytes_moved);
+            left -= ortrain_provider_weigh_work (provider, ortrain_node_get_dtype (before), info->kernel->flops,
+                                                 info->kernel->bytes_moved);
         }
       memmove (sorted + to + 1, sorted + to, (t - to) * sizeof *sorted);
       sorted[to] = node;

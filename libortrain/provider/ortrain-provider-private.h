@@ -2,6 +2,7 @@
 #pragma once
 
 #include "provider/ortrain-conv-algo-search.h"
+#include "provider/ortrain-device-speed-private.h"
 #include "provider/ortrain-kernel-private.h"
 
 #include "tensor/ortrain-tensor-device-private.h"
@@ -31,9 +32,6 @@ typedef struct
   const char *name;    /* "cpu" */
   gboolean reads_host; /* kernels read the host's memory, and the host reads the device's: nothing is copied */
   gsize alignment[ORTRAIN_N_MEMORY_SPACES]; /* of what allocate returns: a multiple of ORTRAIN_DEVICE_ALIGNMENT */
-  double flops_per_byte;   /* that it computes while a byte of its memory is moved: weighs the work of kernels */
-  gint64 launch_bytes;     /* of its memory, moved in the time that it takes to start a kernel; 0: next to none */
-  double bytes_per_second; /* of its memory, about: for estimates of time that people read; 0: not known */
   double offload_bytes_per_second; /* about, to where values are offloaded and back: the link to the host, or a disk */
   gint32 dlpack_type;         /* of its memory, as DLPack has it; 0: none. The number there is that of the device */
   gboolean limits_workspaces; /* kernels that choose from several algorithms keep OrtrainProvider.workspace_limit */
@@ -90,9 +88,10 @@ struct _OrtrainProvider
 {
   const OrtrainProviderClass *klass;
   gatomicrefcount ref_count;
-  const char *device_name; /* what users call its device: "cuda", "cuda:1"; interned */
-  guint device_index;      /* among those of the provider */
-  guint64 memory_limit;    /* 0: none */
+  const char *device_name;  /* what users call its device: "cuda", "cuda:1"; interned */
+  guint device_index;       /* among those of the provider */
+  OrtrainDeviceSpeed speed; /* by which the work of kernels is weighed; the same for a device whenever it is opened */
+  guint64 memory_limit;     /* 0: none */
   guint64 allocated; /* by ortrain_provider_allocate, of the memory of the device; counted where there is a limit */
   guint64 workspace_limit; /* of each kernel, while a plan is made that has to become smaller; 0: none */
 };
@@ -127,8 +126,9 @@ void ortrain_provider_unref (OrtrainProvider *self);
 gpointer ortrain_provider_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GError **error);
 void ortrain_provider_free_memory (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gsize n_bytes);
 
-/* The work of one run of a kernel, as bytes of the device's memory that could be moved in the same time. */
-double ortrain_provider_weigh_work (const OrtrainProvider *self, double flops, double bytes_moved);
+/* The work of one run of a kernel whose first operand has this type, as bytes of the device's memory that could be moved in
+ * the same time. */
+double ortrain_provider_weigh_work (const OrtrainProvider *self, OrtrainDType dtype, double flops, double bytes_moved);
 
 /* Chooses the kernel for a set of operands: NULL and PLAN_ERROR_NO_KERNEL (with operator and types) when there is none.
  */

@@ -166,6 +166,18 @@ check_index (const OrtrainProviderModule *module, guint index, GError **error)
   return FALSE;
 }
 
+/* What was measured, or what plans are to be made for, in the place of what the provider says. The CPU plans for itself. */
+static gboolean
+choose_speed (OrtrainProvider *provider, GError **error)
+{
+  const char *device = g_getenv ("ORTRAIN_DEVICE_SPEED");
+  if (device == NULL || *device == '\0' || provider->klass->reads_host ||
+      ortrain_device_speed_read (&provider->speed, device, NULL, error))
+    return TRUE;
+  g_prefix_error (error, "ORTRAIN_DEVICE_SPEED: ");
+  return FALSE;
+}
+
 OrtrainProvider *
 ortrain_provider_open_module (const OrtrainProviderModule *module, const OrtrainProviderOptions *options,
                               GError **error)
@@ -181,6 +193,8 @@ ortrain_provider_open_module (const OrtrainProviderModule *module, const Ortrain
                      module->name, provider->klass->alignment[s], ORTRAIN_DEVICE_ALIGNMENT);
         return NULL;
       }
+  if (provider != NULL && !choose_speed (provider, error))
+    return NULL;
   if (provider != NULL)
     {
       provider->memory_limit = options->memory_limit;

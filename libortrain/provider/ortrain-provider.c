@@ -18,9 +18,10 @@ ortrain_provider_unref (OrtrainProvider *self)
 }
 
 double
-ortrain_provider_weigh_work (const OrtrainProvider *self, double flops, double bytes_moved)
+ortrain_provider_weigh_work (const OrtrainProvider *self, OrtrainDType dtype, double flops, double bytes_moved)
 {
-  return bytes_moved + flops / self->klass->flops_per_byte + (double) self->klass->launch_bytes;
+  return bytes_moved + flops / ortrain_device_speed_get_flops_per_byte (&self->speed, dtype) +
+         (double) ortrain_device_speed_get_launch_bytes (&self->speed);
 }
 
 const OrtrainKernel *

@@ -9,9 +9,10 @@
  * begins, so that both gradients of the layer can be computed with the loss, of a few rows of scores at a time. */
 
 #define SCORES_BYTES (8 << 20) /* of a piece of scores, about what caches hold … */
-#define LAUNCHES 16            /* … or, where kernels take time to start, this much of what is moved meanwhile, … */
-#define MEMORY_PARTS 64        /* … as long as that is a small part of the memory that may be used … */
-#define PITCH_BYTES 16         /* rows of which products on a device want */
+#define WEIGHT_PART                                                                                                    \
+  8 /* … or, on a device, so many that its gradient's way to memory and back is this part of a piece, … */
+#define MEMORY_PARTS 64 /* … as long as that is a small part of the memory that may be used … */
+#define PITCH_BYTES 16  /* rows of which products on a device want */
 #define LEAST_ROWS 256 /* … but no fewer rows: the weight is read, and its gradient read and written, for each piece */
 #define MOST_PIECES 32 /* … and no more pieces, as long as none has more than … */
 #define MANY_ROWS 2048
@@ -298,14 +299,28 @@ match (Classifier *self)
 
 /* ---- whether it pays ---- */
 
-/* Of a piece: what caches hold, where pieces cost little. A device starts several kernels for each, and reads and writes the
- * gradient of the weight, in memory that its caches do not hold. */
-static gint64
-choose_bytes (const OrtrainProvider *provider)
+static gboolean
+is_on_device (const OrtrainProvider *provider)
 {
-  gint64 bytes = LAUNCHES * provider->klass->launch_bytes;
+  return ortrain_device_speed_get_launch_bytes (&provider->speed) > 0;
+}
+
+/* Of scores of a piece, in rows of so many bytes: what caches hold, where pieces cost little. A device reads and writes the gradient of
+ * the weight [n, k] for each piece, in memory that its caches do not hold: 2 n k elements, beside 6 n k operations for each row in
+ * three products. */
+static double
+choose_bytes (const Classifier *self, const OrtrainProvider *provider, gint64 row_bytes)
+{
+  const OrtrainDType dtype = ortrain_node_output (self->product, 0)->dtype;
+  const gsize size =
+      ortrain_dtype_get_size (self->dweight != NULL ? ortrain_node_output (self->dweight, 0)->dtype : dtype);
+  if (!is_on_device (provider))
+    return SCORES_BYTES;
+  const double rows =
+      WEIGHT_PART * 2.0 * (double) size / 6 * ortrain_device_speed_get_flops_per_byte (&provider->speed, dtype);
+  double bytes = rows * (double) row_bytes;
   if (provider->memory_limit > 0)
-    bytes = MIN (bytes, (gint64) MIN (provider->memory_limit / MEMORY_PARTS, (guint64) G_MAXINT64));
+    bytes = MIN (bytes, (double) (provider->memory_limit / MEMORY_PARTS));
   return MAX (bytes, SCORES_BYTES);
 }
 
@@ -320,13 +335,14 @@ choose_rows (const Classifier *self, const OrtrainProvider *provider)
   gint64 row_bytes;
   if (self->n < 1 || self->k < 1 || !ortrain_checked_mul_i64 (self->n, size, &row_bytes))
     return 0;
-  gint64 rows = MAX (choose_bytes (provider) / row_bytes, MAX (LEAST_ROWS, MIN (n_rows / MOST_PIECES, MANY_ROWS)));
+  gint64 rows = MAX ((gint64) (choose_bytes (self, provider, row_bytes) / (double) row_bytes),
+                     MAX (LEAST_ROWS, MIN (n_rows / MOST_PIECES, MANY_ROWS)));
   rows -= rows % ROWS_STEP;
   gint64 extra = rows;
   if (self->dweight != NULL)
     extra += self->k * (gint64) ortrain_dtype_get_size (ortrain_node_output (self->dweight, 0)->dtype) / size;
   if (n_rows < extra || n_rows < 2 * rows)
-    return provider->klass->launch_bytes > 0 && row_bytes % PITCH_BYTES != 0 ? n_rows : 0;
+    return is_on_device (provider) && row_bytes % PITCH_BYTES != 0 ? n_rows : 0;
   const gint64 n_pieces = (n_rows + rows - 1) / rows;
   rows = (n_rows + n_pieces - 1) / n_pieces;
   return (rows + ROWS_STEP - 1) / ROWS_STEP * ROWS_STEP;

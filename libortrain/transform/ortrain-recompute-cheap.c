@@ -189,7 +189,7 @@ ortrain_recompute_cheap (OrtrainGraph *graph, const OrtrainProvider *provider, G
   g_autofree gint64 *bytes = g_new (gint64, graph->values->len + 1);
   for (guint v = 0; v < graph->values->len; v++)
     bytes[v] = bytes_of (graph->values->pdata[v]);
-  ortrain_recompute_cut_cheap (graph, bytes, provider->klass->launch_bytes, kept);
+  ortrain_recompute_cut_cheap (graph, bytes, ortrain_device_speed_get_launch_bytes (&provider->speed), kept);
   g_autofree guint8 *run = ortrain_recompute_runs_new (kept, graph->values->len);
   return ortrain_recompute_apply (graph, run, error) &&
          (!graph->spares_memory || ortrain_recompute_spare_memory (graph, error));

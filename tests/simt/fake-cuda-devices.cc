@@ -78,14 +78,54 @@ cudaGetDeviceCount (int *count)
   return *count > 0 ? cudaSuccess : fake_cuda_report (cudaErrorNoDevice);
 }
 
+/* What the runtime says of devices that there are. */
+struct Model
+{
+  const char *key, *name;
+  int major, minor, processors, kilohertz, memory_kilohertz, bus_bits;
+};
+
+static const Model models[] = {
+  { "a100", "NVIDIA A100-SXM4-80GB", 8, 0, 108, 1410000, 1593000, 5120 },
+  { "h100", "NVIDIA H100 80GB HBM3", 9, 0, 132, 1980000, 2619000, 5120 },
+  { "h200", "NVIDIA H200", 9, 0, 132, 1980000, 3201000, 6144 },
+  { "unknown", "NVIDIA Unknown", 13, 0, 10, 0, 0, 0 },
+};
+
+/* As fast as an H100 whatever the number of its multiprocessors, so that plans are those of one. */
+static Model
+get_model (void)
+{
+  const char *key = getenv ("ORTRAIN_FAKE_CUDA_MODEL");
+  for (const Model &model : models)
+    if (key != nullptr && !strcmp (model.key, key))
+      return model;
+  const int n = (int) fake_cuda_get_setting ("ORTRAIN_FAKE_CUDA_PROCESSORS", 2);
+  return { "", "emulated on the host", 9, 0, n, 132 * 1980000 / (n > 0 ? n : 1), 2619000, 5120 };
+}
+
+cudaError_t
+cudaDeviceGetAttribute (int *value, enum cudaDeviceAttr attribute, int device)
+{
+  const Model model = get_model ();
+  if (device < 0 || device >= fake_cuda_get_n_devices ())
+    return fake_cuda_report (cudaErrorInvalidDevice);
+  *value = attribute == cudaDevAttrClockRate         ? model.kilohertz
+           : attribute == cudaDevAttrMemoryClockRate ? model.memory_kilohertz
+                                                     : model.bus_bits;
+  return cudaSuccess;
+}
+
 cudaError_t
 cudaGetDeviceProperties (struct cudaDeviceProp *properties, int device)
 {
+  const Model model = get_model ();
   *properties = {};
-  snprintf (properties->name, sizeof properties->name, "emulated on the host");
+  snprintf (properties->name, sizeof properties->name, "%s", model.name);
   properties->totalGlobalMem = fake_cuda_get_total ();
-  properties->major = 9;
-  properties->multiProcessorCount = (int) fake_cuda_get_setting ("ORTRAIN_FAKE_CUDA_PROCESSORS", 2);
+  properties->major = model.major;
+  properties->minor = model.minor;
+  properties->multiProcessorCount = model.processors;
   properties->l2CacheSize = 1 << 20;
   return device >= 0 && device < fake_cuda_get_n_devices () ? cudaSuccess : fake_cuda_report (cudaErrorInvalidDevice);
 }

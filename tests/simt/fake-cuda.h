@@ -18,6 +18,7 @@
  *   ORTRAIN_FAKE_CUDA_DEVICES=N     1 if not set, at most 16. Memory, streams, events, graphs and the libraries' handles belong to
  *                                   one; a call that gets what is not the calling thread's device's is an error
  *   ORTRAIN_FAKE_CUDA_PROCESSORS=N  multiprocessors, 2 if not set
+ *   ORTRAIN_FAKE_CUDA_MODEL=NAME    says of itself what an a100, h100 or h200 says, or as little as possible (unknown)
  *   ORTRAIN_FAKE_CUDA_CHOICES=N     libraries number their algorithms and engines from N, and take no others
  *   ORTRAIN_SIMT_ORDER=forward|reverse|shuffled   of the threads of a block, between barriers */
 

@@ -1,124 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "plan-roofline.h"
 
-#include "core/ortrain-json-private.h"
 #include "core/ortrain-text-private.h"
+#include "provider/ortrain-device-speed-private.h"
 
 #include <math.h>
 #include <string.h>
-
-#define RESOURCES "/org/ortrain/command/devices/"
-#define MAX_DEPTH 8
-#define MAX_DTYPE ORTRAIN_DTYPE_BFLOAT16
-
-/* ---- The device ---- */
-
-typedef struct
-{
-  char *name;
-  double bytes_per_second, launch_seconds;
-  double flops_per_second[MAX_DTYPE + 1]; /* 0: not said, as for float32 */
-  double reached_bytes, reached_flops;    /* shares of the two speeds that kernels reach */
-} Roof;
-
-static void
-roof_clear (Roof *self)
-{
-  g_free (self->name);
-}
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Roof, roof_clear)
-
-static char *
-read_device (const char *device, GError **error)
-{
-  g_autofree char *path = g_strconcat (RESOURCES, device, ".json", NULL);
-  g_autoptr (GBytes) bytes = g_resources_lookup_data (path, G_RESOURCE_LOOKUP_FLAGS_NONE, NULL);
-  char *text;
-  if (bytes != NULL)
-    return g_strndup (g_bytes_get_data (bytes, NULL), g_bytes_get_size (bytes));
-  if (!g_file_test (device, G_FILE_TEST_EXISTS))
-    {
-      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                   "--device: '%s' is neither a file nor one of the devices that are known: h100, h200",
-                   ortrain_text_show (device));
-      return NULL;
-    }
-  return g_file_get_contents (device, &text, NULL, error) ? text : NULL;
-}
-
-static gboolean
-refuse (const char *device, const char *member, const char *expected, GError **error)
-{
-  g_set_error (error, G_FILE_ERROR, G_FILE_ERROR_INVAL, "--device %s: \"%s\" has to be %s", ortrain_text_show (device),
-               member, expected);
-  return FALSE;
-}
-
-/* A number above 0 and up to most; missing: what it is then, 0: it has to be there. */
-static gboolean
-read_number (JsonObject *object, const char *member, double most, double missing, const char *device, double *number,
-             GError **error)
-{
-  JsonNode *node = json_object_get_member (object, member);
-  *number = node == NULL ? missing : 0;
-  if (node == NULL && missing > 0)
-    return TRUE;
-  if (node != NULL && JSON_NODE_HOLDS_VALUE (node) &&
-      (json_node_get_value_type (node) == G_TYPE_DOUBLE || json_node_get_value_type (node) == G_TYPE_INT64))
-    *number = json_node_get_double (node);
-  g_autofree char *expected = g_strdup_printf ("a number above 0 and up to %g", most);
-  return (*number > 0 && *number <= most) || refuse (device, member, expected, error);
-}
-
-static gboolean
-read_flops (Roof *self, JsonObject *object, const char *device, GError **error)
-{
-  JsonNode *node = json_object_get_member (object, "flops_per_second");
-  JsonObject *flops = node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
-  if (flops == NULL || !json_object_has_member (flops, "float32"))
-    return refuse (device, "flops_per_second", "an object with \"float32\", and what is faster or slower", error);
-  g_autoptr (GList) members = json_object_get_members (flops);
-  for (GList *l = members; l != NULL; l = l->next)
-    {
-      GEnumClass *types = g_type_class_ref (ORTRAIN_TYPE_DTYPE);
-      const GEnumValue *type = g_enum_get_value_by_nick (types, l->data);
-      const gint dtype = type != NULL ? type->value : 0;
-      g_type_class_unref (types);
-      if (dtype <= 0 || dtype > MAX_DTYPE)
-        return refuse (device, "flops_per_second", "an object whose members are types, as \"bfloat16\"", error);
-      if (!read_number (flops, l->data, 1e18, 0, device, &self->flops_per_second[dtype], error))
-        return FALSE;
-    }
-  return TRUE;
-}
-
-static gboolean
-roof_read (Roof *self, const char *device, GError **error)
-{
-  g_autofree char *text = read_device (device, error);
-  g_autoptr (JsonNode) root = text != NULL ? ortrain_json_parse (text, strlen (text), MAX_DEPTH, error) : NULL;
-  if (root == NULL)
-    {
-      if (text != NULL)
-        g_prefix_error (error, "--device %s: ", ortrain_text_show (device));
-      return FALSE;
-    }
-  if (!JSON_NODE_HOLDS_OBJECT (root))
-    return refuse (device, "", "an object", error);
-  JsonObject *object = json_node_get_object (root);
-  JsonNode *reached = json_object_get_member (object, "reached");
-  g_autoptr (JsonObject) none = json_object_new ();
-  if (reached != NULL && !JSON_NODE_HOLDS_OBJECT (reached))
-    return refuse (device, "reached", "an object with \"bytes\" and \"flops\"", error);
-  JsonObject *shares = reached != NULL ? json_node_get_object (reached) : none;
-  const char *name = ortrain_json_get_string (json_object_get_member (object, "name"));
-  self->name = g_strdup (ortrain_text_show (name != NULL ? name : device));
-  return read_number (object, "bytes_per_second", 1e16, 0, device, &self->bytes_per_second, error) &&
-         read_number (object, "launch_seconds", 1, 2e-6, device, &self->launch_seconds, error) &&
-         read_number (shares, "bytes", 1, 1, device, &self->reached_bytes, error) &&
-         read_number (shares, "flops", 1, 1, device, &self->reached_flops, error) &&
-         read_flops (self, object, device, error);
-}
 
 /* ---- Rows ---- */
 
@@ -141,15 +28,12 @@ typedef struct
 } Row;
 
 static void
-predict (const Roof *roof, OrtrainMemoryStep *step, Row *row)
+predict (const OrtrainDeviceSpeed *roof, OrtrainMemoryStep *step, Row *row)
 {
   const OrtrainDType dtype = ortrain_memory_step_get_dtype (step);
   const double flops = ortrain_memory_step_get_flops (step), bytes = ortrain_memory_step_get_bytes_moved (step);
-  const double speed = dtype <= MAX_DTYPE && roof->flops_per_second[dtype] > 0
-                           ? roof->flops_per_second[dtype]
-                           : roof->flops_per_second[ORTRAIN_DTYPE_FLOAT32];
-  const double arithmetic = flops / (speed * roof->reached_flops);
-  const double memory = bytes / (roof->bytes_per_second * roof->reached_bytes);
+  const double arithmetic = flops / ortrain_device_speed_get_flops (roof, dtype);
+  const double memory = bytes / ortrain_device_speed_get_bytes (roof);
   const double work = MAX (arithmetic, memory);
   row->n_calls++;
   row->flops += flops;
@@ -226,6 +110,7 @@ read_profile (const char *path, guint n_steps, GError **error)
 
 typedef struct
 {
+  char *device;
   Row whole;
   GPtrArray *rows; /* of Row, the longest first */
   double phase_seconds[3];
@@ -236,11 +121,11 @@ typedef struct
 static const char *const phases[] = { "forward", "backward", "update" };
 
 static void
-print_text (const Roof *roof, const Prediction *self)
+print_text (const OrtrainDeviceSpeed *roof, const Prediction *self)
 {
   g_print ("Estimated for %s, where kernels reach %.0f %% of %.4g TB/s and %.0f %% of its arithmetic; nothing of it "
            "was run:\n",
-           roof->name, 100 * roof->reached_bytes, roof->bytes_per_second / 1e12, 100 * roof->reached_flops);
+           self->device, 100 * roof->reached_bytes, roof->bytes_per_second / 1e12, 100 * roof->reached_flops);
   g_print ("%-28s  %6s  %11s  %11s  %10s  %6s  %-10s%s\n", "operator", "calls", "gflop", "MB", "ms", "share",
            "bound by", self->is_measured ? "    measured  ratio" : "");
   for (guint i = 0; i < self->rows->len; i++)
@@ -288,12 +173,12 @@ add_row (JsonBuilder *builder, const Row *row)
 }
 
 static void
-print_json (const Roof *roof, const Prediction *self)
+print_json (const Prediction *self)
 {
   g_autoptr (JsonBuilder) builder = json_builder_new ();
   json_builder_begin_object (builder);
   json_builder_set_member_name (builder, "device");
-  json_builder_add_string_value (builder, roof->name);
+  json_builder_add_string_value (builder, self->device);
   add_row (builder, &self->whole);
   for (guint p = 0; p < G_N_ELEMENTS (phases); p++)
     {
@@ -328,9 +213,17 @@ gboolean
 plan_roofline_print (OrtrainMemoryPlan *plan, const char *device, const char *profile, gint64 n_samples, gboolean json,
                      GError **error)
 {
-  g_auto (Roof) roof = { 0 };
-  if (!roof_read (&roof, device, error))
-    return FALSE;
+  OrtrainDeviceSpeed roof;
+  g_autofree char *name = NULL;
+  g_autoptr (GError) reason = NULL;
+  if (!ortrain_device_speed_read (&roof, device, &name, &reason))
+    {
+      if (g_error_matches (reason, G_IO_ERROR, G_IO_ERROR_NOT_FOUND))
+        g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--device: %s", reason->message);
+      else
+        g_propagate_prefixed_error (error, g_steal_pointer (&reason), "--device: ");
+      return FALSE;
+    }
   GListModel *steps = ortrain_memory_plan_get_steps (plan);
   const guint n_steps = g_list_model_get_n_items (steps);
   g_autofree double *measured = profile != NULL ? read_profile (profile, n_steps, error) : NULL;
@@ -339,7 +232,7 @@ plan_roofline_print (OrtrainMemoryPlan *plan, const char *device, const char *pr
   g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func (g_free);
   g_autoptr (GHashTable) of_operator = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GPtrArray) alive = g_ptr_array_new_with_free_func (g_object_unref); /* whose names rows have */
-  Prediction prediction = { .rows = rows, .n_samples = n_samples, .is_measured = measured != NULL };
+  Prediction prediction = { .device = name, .rows = rows, .n_samples = n_samples, .is_measured = measured != NULL };
   for (guint s = 0; s < n_steps; s++)
     {
       OrtrainMemoryStep *step = g_list_model_get_item (steps, s);
@@ -366,6 +259,9 @@ plan_roofline_print (OrtrainMemoryPlan *plan, const char *device, const char *pr
         }
     }
   g_ptr_array_sort (rows, compare_rows);
-  (json ? print_json : print_text) (&roof, &prediction);
+  if (json)
+    print_json (&prediction);
+  else
+    print_text (&roof, &prediction);
   return TRUE;
 }

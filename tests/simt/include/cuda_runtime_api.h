@@ -96,7 +96,15 @@ extern "C"
     int l2CacheSize;
   };
 
+  enum cudaDeviceAttr
+  {
+    cudaDevAttrClockRate = 13,
+    cudaDevAttrMemoryClockRate = 36,
+    cudaDevAttrGlobalMemoryBusWidth = 37,
+  };
+
   cudaError_t cudaGetDeviceCount (int *count);
+  cudaError_t cudaDeviceGetAttribute (int *value, enum cudaDeviceAttr attribute, int device);
   cudaError_t cudaGetDeviceProperties (struct cudaDeviceProp *properties, int device);
   enum cudaDriverEntryPointQueryResult
   {
