@@ -107,6 +107,8 @@ gsize ortrain_dnn_plan_get_workspace_bytes (const OrtrainDnnPlan *self);
 guint ortrain_dnn_plan_get_n_engines (const OrtrainDnnPlan *self);
 /* Of the engine at a place in the order of the heuristics: bit n is numerical note n. G_MAXUINT: it cannot be made. */
 guint ortrain_dnn_plan_get_notes (OrtrainDnnPlan *self, guint engine);
+/* Whether the library compiles the kernels of that engine, which takes a second or two, and is kept in the disk cache. */
+gboolean ortrain_dnn_plan_is_compiled (OrtrainDnnPlan *self, guint engine);
 /* addresses: by tensor, in the memory of the device; NULL of virtual ones and of numbers. For run. FALSE: none of the
  * engines could be made ready, and nothing was submitted; it stays so, and the caller computes in another way. */
 gboolean ortrain_dnn_run (OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *const *addresses,

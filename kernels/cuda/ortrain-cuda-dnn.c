@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-choices-private.h"
 #include "cuda/ortrain-cuda-context-private.h"
-#include "cuda/ortrain-cuda-dnn-private.h"
+#include "cuda/ortrain-cuda-dnn-maker-private.h"
+#include "cuda/ortrain-cuda-dnn-stored-private.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -17,6 +18,7 @@ typedef struct
   cudnnBackendDescriptor_t config; /* NULL: not made yet */
   gsize workspace_bytes;
   guint notes;
+  gboolean is_compiled; /* by the library, when an execution plan is made: that takes a second or two */
 } Engine;
 
 struct _OrtrainDnnPlan
@@ -44,96 +46,6 @@ struct _OrtrainDnnPlan
     gint32 i32;
   } values[ORTRAIN_DNN_MAX_TENSORS];
 };
-
-/* ---- descriptors ---- */
-
-typedef struct
-{
-  const OrtrainCudnn *api;
-  GPtrArray *descriptors;
-  GError *error; /* the first one; nothing is done after it */
-} Maker;
-
-static void
-remember (Maker *self, cudnnStatus_t status, const char *what)
-{
-  char text[512] = "";
-  if (status == CUDNN_STATUS_SUCCESS || self->error != NULL)
-    return;
-  self->api->cudnnGetLastErrorString (text, sizeof text);
-  self->error = g_error_new (ortrain_cuda_library->plan_error_quark (), ORTRAIN_PLAN_ERROR_NO_KERNEL,
-                             "cuDNN: %s at %s: %s", self->api->cudnnGetErrorString (status), what, text);
-}
-
-static cudnnBackendDescriptor_t
-make (Maker *self, cudnnBackendDescriptorType_t type)
-{
-  cudnnBackendDescriptor_t descriptor = NULL;
-  if (self->error != NULL)
-    return NULL;
-  remember (self, self->api->cudnnBackendCreateDescriptor (type, &descriptor), "a new descriptor");
-  if (descriptor != NULL)
-    g_ptr_array_add (self->descriptors, descriptor);
-  return descriptor;
-}
-
-static void
-set (Maker *self, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-     cudnnBackendAttributeType_t type, gint64 n, const void *elements)
-{
-  if (self->error != NULL)
-    return;
-  g_autofree char *what = g_strdup_printf ("attribute %d", name);
-  remember (self, self->api->cudnnBackendSetAttribute (descriptor, name, type, n, elements), what);
-}
-
-static void
-set_int (Maker *self, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, gint64 value)
-{
-  set (self, descriptor, name, CUDNN_TYPE_INT64, 1, &value);
-}
-
-/* Of enumerations, which have 32 bits. */
-static void
-set_enum (Maker *self, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-          cudnnBackendAttributeType_t type, gint64 value)
-{
-  const gint32 narrow = (gint32) value;
-  set (self, descriptor, name, type, 1, &narrow);
-}
-
-static void
-set_descriptor (Maker *self, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                cudnnBackendDescriptor_t value)
-{
-  set (self, descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
-}
-
-static void
-finalize (Maker *self, cudnnBackendDescriptor_t descriptor, const char *what)
-{
-  if (self->error == NULL)
-    remember (self, self->api->cudnnBackendFinalize (descriptor), what);
-}
-
-static gint64
-get (Maker *self, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-     cudnnBackendAttributeType_t type, gint64 n_wanted, void *elements)
-{
-  int64_t n = 0;
-  if (self->error == NULL)
-    remember (self, self->api->cudnnBackendGetAttribute (descriptor, name, type, n_wanted, &n, elements),
-              "reading an attribute");
-  return self->error == NULL ? n : 0;
-}
-
-static void
-forget (const OrtrainCudnn *api, GPtrArray *descriptors)
-{
-  for (guint i = descriptors->len; i-- > 0;)
-    api->cudnnBackendDestroyDescriptor (descriptors->pdata[i]);
-  g_ptr_array_unref (descriptors);
-}
 
 /* ---- graphs ---- */
 
@@ -342,6 +254,18 @@ find_refused_notes (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target
   return always | 1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE | 1u << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
 }
 
+static gboolean
+reads_compiled (Maker *self, cudnnBackendDescriptor_t engine)
+{
+  cudnnBackendBehaviorNote_t notes[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
+  gboolean found = FALSE;
+  const gint64 n = get (self, engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+                        CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, notes);
+  for (gint64 i = 0; i < n; i++)
+    found = found || notes[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+  return found;
+}
+
 /* FALSE where it cannot be read, and so not be made again. cuDNN fills as many descriptors as it has knobs. */
 static gboolean
 read_knobs (const OrtrainCudnn *api, cudnnBackendDescriptor_t config, OrtrainDnnEngine *settings)
@@ -399,11 +323,13 @@ make_config (const OrtrainCudnn *api, OrtrainDnnPlan *plan, guint place)
   finalize (&maker, config, "a configuration");
   get (&maker, config, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes);
   const guint notes = read_notes (&maker, engine);
+  const gboolean is_compiled = reads_compiled (&maker, engine);
   const gboolean ok = maker.error == NULL && (notes & plan->refused_notes) == 0 && bytes == settings->workspace_bytes;
   if (ok)
     {
       plan->engines[place].config = config;
       plan->engines[place].notes = notes;
+      plan->engines[place].is_compiled = is_compiled;
     }
   g_clear_error (&maker.error);
   return ok;
@@ -451,10 +377,11 @@ ask (Maker *self, OrtrainDnnPlan *plan, cudnnBackendHeurMode_t mode)
       get (self, configs[i], CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine);
       get (self, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &number);
       const guint notes = read_notes (self, engine);
+      const gboolean is_compiled = reads_compiled (self, engine);
       if (self->error == NULL && (notes & plan->refused_notes) == 0 && bytes >= 0 &&
           (gsize) bytes <= plan->workspace_limit)
         {
-          plan->engines[plan->n_engines++] = (Engine){ configs[i], (gsize) bytes, notes };
+          plan->engines[plan->n_engines++] = (Engine){ configs[i], (gsize) bytes, notes, is_compiled };
           *settings = (OrtrainDnnEngine){ .number = number, .workspace_bytes = bytes };
           readable = read_knobs (self->api, configs[i], settings) && readable;
         }
@@ -594,6 +521,12 @@ ortrain_dnn_plan_get_notes (OrtrainDnnPlan *self, guint engine)
   return make_config (ortrain_cuda_open_cudnn (NULL), self, engine) ? self->engines[engine].notes : G_MAXUINT;
 }
 
+gboolean
+ortrain_dnn_plan_is_compiled (OrtrainDnnPlan *self, guint engine)
+{
+  return make_config (ortrain_cuda_open_cudnn (NULL), self, engine) && self->engines[engine].is_compiled;
+}
+
 /* ---- running ---- */
 
 static gboolean
@@ -624,31 +557,47 @@ execute (const OrtrainCudnn *api, OrtrainDnnPlan *self, cudnnBackendDescriptor_t
   return FALSE;
 }
 
-/* NULL with an error: this engine cannot run, others may. */
 static cudnnBackendDescriptor_t
-make_execution (const OrtrainCudnn *api, OrtrainDnnPlan *self, guint place, GError **error)
+compile (Maker *maker, OrtrainDnnPlan *self, guint place)
+{
+  cudnnBackendDescriptor_t descriptor = NULL;
+  for (guint with_handle = 0; with_handle < 2; with_handle++)
+    {
+      g_clear_error (&maker->error);
+      descriptor = make (maker, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+      cudnnHandle_t handle = with_handle && self->context != NULL ? ortrain_cuda_context_get_dnn (self->context)
+                                                                  : NULL; /* of the process: it outlives streams */
+      if (handle != NULL)
+        set (maker, descriptor, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+      set_descriptor (maker, descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, self->engines[place].config);
+      finalize (maker, descriptor, "the execution plan");
+      if (maker->error == NULL)
+        break;
+    }
+  return descriptor;
+}
+
+/* NULL with an error: this engine cannot run, others may. What the library would have to compile is looked for in the disk cache,
+ * and kept there. */
+static cudnnBackendDescriptor_t
+make_execution (const OrtrainCudnn *api, OrtrainDnnPlan *self, guint place, const OrtrainCudaProvider *provider,
+                GError **error)
 {
   Maker maker = { api, self->descriptors, NULL };
-  cudnnBackendDescriptor_t descriptor = NULL;
   if (!make_config (api, self, place))
     {
       g_set_error_literal (error, ortrain_cuda_library->plan_error_quark (), ORTRAIN_PLAN_ERROR_NO_KERNEL,
                            "cuDNN: an engine that an earlier process has chosen cannot be made");
       return NULL;
     }
-  for (guint with_handle = 0; with_handle < 2; with_handle++)
-    {
-      g_clear_error (&maker.error);
-      descriptor = make (&maker, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-      cudnnHandle_t handle = with_handle && self->context != NULL ? ortrain_cuda_context_get_dnn (self->context)
-                                                                  : NULL; /* of the process: it outlives streams */
-      if (handle != NULL)
-        set (&maker, descriptor, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-      set_descriptor (&maker, descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, self->engines[place].config);
-      finalize (&maker, descriptor, "the execution plan");
-      if (maker.error == NULL)
-        break;
-    }
+  const gboolean is_kept = self->engines[place].is_compiled && self->context != NULL;
+  g_autofree char *key =
+      is_kept ? ortrain_dnn_stored_make_key (self->key, &self->settings[place], self->context) : NULL;
+  cudnnBackendDescriptor_t descriptor =
+      is_kept ? ortrain_dnn_stored_restore (&maker, key, self->context, self->workspace_bytes) : NULL;
+  const gboolean is_restored = descriptor != NULL;
+  if (!is_restored)
+    descriptor = compile (&maker, self, place);
   int64_t bytes = 0;
   get (&maker, descriptor, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes);
   if (maker.error == NULL && (bytes < 0 || (gsize) bytes > self->workspace_bytes))
@@ -656,10 +605,16 @@ make_execution (const OrtrainCudnn *api, OrtrainDnnPlan *self, guint place, GErr
         g_error_new (ortrain_cuda_library->plan_error_quark (), ORTRAIN_PLAN_ERROR_NO_KERNEL,
                      "cuDNN: an engine needs %" G_GINT64_FORMAT " bytes of workspace, %" G_GSIZE_FORMAT " are planned",
                      (gint64) bytes, self->workspace_bytes);
-  if (maker.error == NULL)
-    return descriptor;
-  g_propagate_error (error, maker.error);
-  return NULL;
+  if (maker.error != NULL)
+    {
+      g_propagate_error (error, maker.error);
+      return NULL;
+    }
+  if (is_kept)
+    ORTRAIN_CUDA_COUNT (provider, is_restored ? "dnn-plans-restored" : "dnn-plans-compiled");
+  if (is_kept && !is_restored)
+    ortrain_dnn_stored_keep (api, key, descriptor);
+  return descriptor;
 }
 
 typedef struct
@@ -688,7 +643,8 @@ search (const OrtrainCudnn *api, OrtrainDnnPlan *self, const OrtrainKernelCall *
   guint place = 0;
   for (guint i = 0; i < self->n_engines; i++)
     {
-      cudnnBackendDescriptor_t execution = make_execution (api, self, i, NULL);
+      cudnnBackendDescriptor_t execution =
+          make_execution (api, self, i, ortrain_cuda_get_stream (call)->provider, NULL);
       Execution tried = { api, self, execution, call, addresses, workspace };
       const double time = execution != NULL
                               ? ortrain_cuda_choices_time (ortrain_cuda_get_stream (call), execute_again, &tried)
@@ -713,14 +669,14 @@ make_ready (const OrtrainCudnn *api, OrtrainDnnPlan *self, const OrtrainKernelCa
                                                                         self->key, self->settings, self->n_engines)
                                       : -1;
   if (fastest >= 0)
-    self->execution = make_execution (api, self, (guint) fastest, NULL);
+    self->execution = make_execution (api, self, (guint) fastest, ortrain_cuda_get_stream (call)->provider, NULL);
   if (self->execution == NULL && self->measures && !ortrain_cuda_get_stream (call)->is_captured)
     self->execution = search (api, self, call, addresses, workspace);
   for (guint i = 0; self->execution == NULL && i < self->n_engines; i++)
     if (self->engines[i].workspace_bytes <= self->workspace_bytes)
       {
         g_clear_error (error);
-        self->execution = make_execution (api, self, i, error);
+        self->execution = make_execution (api, self, i, ortrain_cuda_get_stream (call)->provider, error);
       }
   if (self->execution != NULL)
     g_clear_error (error);

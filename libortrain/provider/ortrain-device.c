@@ -284,7 +284,8 @@ ortrain_device_get_available_memory (OrtrainDevice *self)
  * with and without bias, activation or sums in the same call), `product-fallbacks` (where it refused to do so),
  * `products-unaligned` (with rows that do not begin at multiples of 16 bytes), `attention-in-order` and `attention-by-chance`
  * (gradients of attention in plans, by the order in which cuDNN sums them), `algorithms-timed` and `algorithms-remembered` (of
- * products and convolutions: runs to find the fastest, and those that were found before), `captures` (CUDA graphs), and
+ * products and convolutions: runs to find the fastest, and those that were found before), `dnn-plans-compiled` and
+ * `dnn-plans-restored` (of attention: what cuDNN compiled, and what the disk cache had of earlier processes), `captures` (CUDA graphs), and
  * `uncaptured-segments` (that could be none). With the environment variable `ORTRAIN_CUDA_STRICT=1`, a fallback is an error.
  *
  * Returns: (transfer full): a dictionary of type `a{st}`, sorted by name

@@ -187,6 +187,34 @@ submit_run (gpointer data)
   return ortrain_dnn_run (run->plan, run->call, run->addresses, run->workspace);
 }
 
+/* The execution plan as JSON, and how long a process takes that finds it instead of compiling. */
+static void
+add_stored (Probe *self, const OrtrainDnnPlan *plan, OrtrainCudaContext *context)
+{
+  Maker maker = { ortrain_cuda_open_cudnn (NULL), g_ptr_array_new (), NULL };
+  cudnnHandle_t handle = context != NULL ? ortrain_cuda_context_get_dnn (context) : NULL;
+  const gint64 n =
+      plan->execution != NULL && handle != NULL
+          ? get (&maker, plan->execution, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0, NULL)
+          : 0;
+  probe_add_int (self, "json_bytes", n);
+  if (n > 0)
+    {
+      g_autofree char *text = g_malloc0 ((gsize) n);
+      get (&maker, plan->execution, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, n, text);
+      const gint64 begin = g_get_monotonic_time ();
+      cudnnBackendDescriptor_t restored = make (&maker, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+      set (&maker, restored, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+      set (&maker, restored, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, n, text);
+      finalize (&maker, restored, "a plan from JSON");
+      probe_add_double (self, "ms_restore", (double) (g_get_monotonic_time () - begin) / 1e3);
+    }
+  if (maker.error != NULL)
+    probe_add_text (self, "json_error", maker.error->message);
+  g_clear_error (&maker.error);
+  forget (maker.api, maker.descriptors);
+}
+
 void
 probe_add_run (Probe *self, const OrtrainDnnGraph *graph, void *const *addresses)
 {
@@ -216,7 +244,10 @@ probe_add_run (Probe *self, const OrtrainDnnGraph *graph, void *const *addresses
       probe_add_int (self, "workspace_bytes", (gint64) ortrain_dnn_plan_get_workspace_bytes (run.plan));
       probe_add_double (self, "ms_first", (double) (g_get_monotonic_time () - begin) / 1e3);
       if (runs)
-        probe_add_double (self, "milliseconds", probe_measure (self, self->is_small ? 1 : 5, submit_run, &run));
+        {
+          probe_add_double (self, "milliseconds", probe_measure (self, self->is_small ? 1 : 5, submit_run, &run));
+          add_stored (self, run.plan, target.context);
+        }
       cudaFree (run.workspace);
     }
   probe_end (self);

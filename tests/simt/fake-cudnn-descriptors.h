@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 /* What the two files of the emulated cuDNN share: descriptors as their attributes, and the graph that is executed. */
@@ -17,13 +18,50 @@ struct Attribute
   std::vector<uint8_t> bytes;
 };
 
+struct FakeTensor
+{
+  cudnnDataType_t type;
+  std::vector<int64_t> dims, strides;
+  bool is_virtual, by_value;
+  void *address; /* of what is not virtual */
+  double value;  /* of what is by value */
+};
+
+struct FakeOperation
+{
+  cudnnBackendDescriptorType_t type;
+  int mode = 0;
+  int64_t axis = -1;
+  int operands[4] = { -1, -1, -1, -1 }; /* the results last: c of a product, y of the rest; 3: t */
+  std::vector<int64_t> pad, stride, dilation;
+  std::vector<int64_t> size, pad_end; /* of pools */
+  bool nan_stays = false;
+};
+
+struct FakeGraph
+{
+  std::vector<FakeTensor> tensors;
+  std::vector<FakeOperation> operations;
+  void *workspace = nullptr;
+  size_t workspace_bytes = 0;
+};
+
+/* What is executed. numbers: of tensors, by their unique identifiers. */
+struct FakePlan
+{
+  FakeGraph graph;
+  std::map<int64_t, int> numbers;
+  int64_t engine = 0;
+};
+
 struct Descriptor
 {
   cudnnBackendDescriptorType_t type;
   bool final = false;
   int device = 0; /* on which it became final: plans are compiled for one */
   std::map<int, Attribute> attributes;
-  int64_t engine = 0; /* of engines and their configurations */
+  int64_t engine = 0;             /* of engines and their configurations */
+  std::shared_ptr<FakePlan> plan; /* of execution plans */
 
   bool
   has (int name) const
@@ -65,32 +103,7 @@ struct Descriptor
   }
 };
 
-struct FakeTensor
-{
-  cudnnDataType_t type;
-  std::vector<int64_t> dims, strides;
-  bool is_virtual, by_value;
-  void *address; /* of what is not virtual */
-  double value;  /* of what is by value */
-};
-
-struct FakeOperation
-{
-  cudnnBackendDescriptorType_t type;
-  int mode = 0;
-  int64_t axis = -1;
-  int operands[4] = { -1, -1, -1, -1 }; /* the results last: c of a product, y of the rest; 3: t */
-  std::vector<int64_t> pad, stride, dilation;
-  std::vector<int64_t> size, pad_end; /* of pools */
-  bool nan_stays = false;
-};
-
-struct FakeGraph
-{
-  std::vector<FakeTensor> tensors;
-  std::vector<FakeOperation> operations;
-  void *workspace = nullptr;
-  size_t workspace_bytes = 0;
-};
-
 void fake_cudnn_compute (FakeGraph *graph);
+std::string fake_cudnn_write_plan (const FakePlan &plan, size_t version, int device);
+/* NULL: it is of another version or device, or damaged. */
+std::shared_ptr<FakePlan> fake_cudnn_read_plan (const std::string &text, size_t version, int device);

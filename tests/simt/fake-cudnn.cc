@@ -119,7 +119,8 @@ static const Rule rules[] = {
   RULE (KNOB_CHOICE, KNOB_CHOICE_KNOB_VALUE, INT64, 1, 1),
   RULE (ENGINECFG, ENGINECFG_ENGINE, BACKEND_DESCRIPTOR, 1, 1),
   RULE (ENGINECFG, ENGINECFG_KNOB_CHOICES, BACKEND_DESCRIPTOR, 0, 8),
-  RULE (EXECUTION_PLAN, EXECUTION_PLAN_ENGINE_CONFIG, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (EXECUTION_PLAN, EXECUTION_PLAN_ENGINE_CONFIG, BACKEND_DESCRIPTOR, 0, 1),
+  RULE (EXECUTION_PLAN, EXECUTION_PLAN_JSON_REPRESENTATION, CHAR, 0, 8 << 20),
   RULE (EXECUTION_PLAN, EXECUTION_PLAN_HANDLE, HANDLE, 0, 1),
   RULE (DEVICEPROP, DEVICEPROP_HANDLE, HANDLE, 0, 1),
   RULE (DEVICEPROP, DEVICEPROP_JSON_REPRESENTATION, CHAR, 0, 1 << 16),
@@ -437,7 +438,8 @@ cudnnSetStream (cudnnHandle_t handle, cudaStream_t stream)
 size_t
 cudnnGetVersion (void)
 {
-  return 91900;
+  const char *text = getenv ("ORTRAIN_FAKE_CUDNN_VERSION");
+  return text != nullptr ? strtoul (text, nullptr, 10) : 91900;
 }
 
 const char *
@@ -570,6 +572,17 @@ is_for_fallback (const Descriptor *descriptor)
   return is_pool (read_graph (descriptor, &numbers).operations[0]);
 }
 
+/* As the library's: of attention, a compiler makes the kernels of an execution plan. */
+static bool
+is_compiled (const Descriptor *graph)
+{
+  std::map<int64_t, int> numbers;
+  for (const FakeOperation &operation : read_graph (graph, &numbers).operations)
+    if (operation.type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR)
+      return true;
+  return false;
+}
+
 /* Three engines; the last one counts as one of tensor cores. Those of a fallback are the same. */
 static cudnnStatus_t
 give_results (const Descriptor *self, int64_t n_wanted, int64_t *n, void *elements)
@@ -608,6 +621,7 @@ cudnnBackendGetAttribute (cudnnBackendDescriptor_t const descriptor, cudnnBacken
         return fail (CUDNN_STATUS_BAD_PARAM, "an engine needs a descriptor");
       engine->engine = self->engine;
       engine->final = true;
+      set_graph (engine, self->child (CUDNN_ATTR_ENGINE_OPERATION_GRAPH));
       *n = 1;
       return CUDNN_STATUS_SUCCESS;
     }
@@ -638,9 +652,23 @@ cudnnBackendGetAttribute (cudnnBackendDescriptor_t const descriptor, cudnnBacken
         memcpy (elements, text, (size_t) std::min (n_wanted, *n));
       return CUDNN_STATUS_SUCCESS;
     }
+  if (self->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE)
+    {
+      *n = is_compiled (self->child (CUDNN_ATTR_ENGINE_OPERATION_GRAPH)) ? 1 : 0;
+      if (*n == 1 && n_wanted > 0)
+        *(cudnnBackendBehaviorNote_t *) elements = CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+      return CUDNN_STATUS_SUCCESS;
+    }
+  if (self->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION)
+    {
+      const std::string text = fake_cudnn_write_plan (*self->plan, cudnnGetVersion (), self->device);
+      *n = (int64_t) text.size ();
+      if (n_wanted > 0)
+        memcpy (elements, text.data (), (size_t) std::min (n_wanted, *n));
+      return CUDNN_STATUS_SUCCESS;
+    }
   if (self->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)
-    return give_int (get_workspace (self->child (CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine), n_wanted, n,
-                     elements);
+    return give_int (get_workspace (self->plan->engine), n_wanted, n, elements);
   return fail (CUDNN_STATUS_BAD_PARAM, "attribute " + std::to_string (name) + " cannot be read");
 }
 
@@ -662,6 +690,39 @@ is_refused (const Descriptor *self)
 {
   const char *text = getenv ("ORTRAIN_FAKE_CUDNN_REFUSE");
   return text != nullptr && self->child (CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine < atoi (text);
+}
+
+/* From a configuration, which may take a compiler; or from what such a plan was written as, whose kernels are there. */
+static cudnnStatus_t
+make_plan (Descriptor *self)
+{
+  int device = 0;
+  cudaGetDevice (&device);
+  if (self->has (CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION))
+    {
+      if (!self->has (CUDNN_ATTR_EXECUTION_PLAN_HANDLE)) /* the library then reads at address 0 */
+        abort ();
+      const Attribute &attribute = self->attributes[CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION];
+      const std::string text ((const char *) attribute.bytes.data (), attribute.bytes.size ());
+      self->plan = getenv ("ORTRAIN_FAKE_CUDNN_FOREIGN") == nullptr
+                       ? fake_cudnn_read_plan (text, cudnnGetVersion (), device)
+                       : nullptr;
+      ortrain_fake_cuda_count (self->plan != nullptr ? "dnn-restored" : "dnn-not-restored");
+      return self->plan != nullptr ? CUDNN_STATUS_SUCCESS
+                                   : fail (CUDNN_STATUS_BAD_PARAM, "the plan is of another version or device");
+    }
+  if (!self->has (CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG))
+    return fail (CUDNN_STATUS_BAD_PARAM, "a plan has neither a configuration nor a text");
+  if (is_refused (self))
+    return fail (CUDNN_STATUS_NOT_SUPPORTED, "the engine cannot be made");
+  const Descriptor *config = self->child (CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  const Descriptor *graph = config->child (CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
+  self->plan = std::make_shared<FakePlan> ();
+  self->plan->graph = read_graph (graph, &self->plan->numbers);
+  self->plan->engine = config->engine;
+  if (is_compiled (graph))
+    ortrain_fake_cuda_count ("dnn-compilations");
+  return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t
@@ -686,8 +747,8 @@ cudnnBackendFinalize (cudnnBackendDescriptor_t descriptor)
     status = is_supported (self->child (CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH))
                  ? CUDNN_STATUS_SUCCESS
                  : fail (CUDNN_STATUS_NOT_SUPPORTED, "no engine computes the graph");
-  else if (self->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && is_refused (self))
-    status = fail (CUDNN_STATUS_NOT_SUPPORTED, "the engine cannot be made");
+  else if (self->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
+    status = make_plan (self);
   else if (self->type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR &&
            self->count (CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) != self->count (CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS))
     status = fail (CUDNN_STATUS_BAD_PARAM, "addresses and tensors differ in number");
@@ -705,11 +766,11 @@ run_graph (void *data)
 
 /* Graphs that were executed stay, one for each set of addresses: a captured one runs again. */
 static FakeGraph *
-keep (const Descriptor *config, FakeGraph &&graph)
+keep (const FakePlan *plan, FakeGraph &&graph)
 {
   static std::mutex lock;
   static std::map<std::vector<const void *>, std::unique_ptr<FakeGraph> > kept;
-  std::vector<const void *> key = { config, graph.workspace };
+  std::vector<const void *> key = { plan, graph.workspace };
   for (const FakeTensor &tensor : graph.tensors)
     key.push_back (tensor.address);
   std::lock_guard<std::mutex> guard (lock);
@@ -727,9 +788,8 @@ cudnnBackendExecute (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnB
     return fail (CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "the plan, or its addresses, are not final");
   if (!ortrain_fake_cuda_is_current (handle->device) || !ortrain_fake_cuda_is_current (self->device))
     return fail (CUDNN_STATUS_BAD_PARAM, "the handle, or the plan, is of another device");
-  const Descriptor *config = self->child (CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-  std::map<int64_t, int> numbers;
-  FakeGraph graph = read_graph (config->child (CUDNN_ATTR_ENGINE_OPERATION_GRAPH), &numbers);
+  const std::map<int64_t, int> &numbers = self->plan->numbers;
+  FakeGraph graph = self->plan->graph;
   std::vector<bool> given (graph.tensors.size (), false);
   for (int64_t i = 0; i < places->count (CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS); i++)
     {
@@ -749,10 +809,10 @@ cudnnBackendExecute (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnB
     if (given[i] == graph.tensors[i].is_virtual)
       return fail (CUDNN_STATUS_BAD_PARAM, "a tensor has no address");
   graph.workspace = places->get<void *> (CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-  graph.workspace_bytes = (size_t) get_workspace (config->engine);
+  graph.workspace_bytes = (size_t) get_workspace (self->plan->engine);
   if (graph.workspace == nullptr)
     return fail (CUDNN_STATUS_BAD_PARAM, "there is no workspace");
-  FakeGraph *kept = keep (config, std::move (graph));
+  FakeGraph *kept = keep (self->plan.get (), std::move (graph));
   return ortrain_fake_cuda_enqueue (handle->stream, "dnn", run_graph, &kept, sizeof kept) == cudaSuccess
              ? CUDNN_STATUS_SUCCESS
              : CUDNN_STATUS_EXECUTION_FAILED;

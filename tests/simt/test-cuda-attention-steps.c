@@ -378,6 +378,103 @@ test_evaluated (void)
                    ortrain_tensor_get_n_bytes (same));
 }
 
+/* A process of its own for each part: what another one has compiled is in files alone. */
+static void
+run_part (const char *part)
+{
+  g_setenv ("ORTRAIN_TEST_PART", part, TRUE);
+  g_test_trap_subprocess (NULL, 0, G_TEST_SUBPROCESS_INHERIT_STDERR);
+  g_test_trap_assert_passed ();
+  g_unsetenv ("ORTRAIN_TEST_PART");
+}
+
+/* A second session of the process makes no plans. */
+static void
+train_part (const char *part)
+{
+  const gboolean compiles = !g_str_equal (part, "restores");
+  const Setting setting = { "cuda", NULL, ORTRAIN_PRECISION_BF16, 0, NULL, .deterministic = TRUE };
+  g_autoptr (OrtrainModel) model = build_model (0);
+  g_autofree char *path = g_build_filename (g_getenv ("ORTRAIN_CACHE"), "losses", NULL), *kept = NULL;
+  const Result first = train (model, &setting);
+  const guint64 n_compiled = ortrain_counters_get ("cuda", "dnn-plans-compiled");
+  const guint64 n_restored = ortrain_counters_get ("cuda", "dnn-plans-restored");
+  const Result second = train (model, &setting);
+  g_assert_cmpuint (first.dnn_runs, >, 0);
+  g_assert_cmpmem (first.losses, sizeof first.losses, second.losses, sizeof second.losses);
+  g_assert_cmpuint (ortrain_counters_get ("cuda", "dnn-plans-compiled"), ==, n_compiled);
+  g_assert_cmpuint (ortrain_counters_get ("cuda", "dnn-plans-restored"), ==, n_restored);
+  g_assert_cmpuint (n_compiled, ==, compiles ? 2 : 0); /* forward and backward, the same in all layers */
+  g_assert_cmpuint (n_restored, ==, compiles ? 0 : 2);
+  g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn-compilations"), ==, n_compiled);
+  g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn-restored"), ==, n_restored);
+  g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn-not-restored"), ==, g_str_equal (part, "refuses") ? 2 : 0);
+  if (g_file_get_contents (path, &kept, NULL, NULL))
+    g_assert_cmpmem (kept, sizeof first.losses, first.losses, sizeof first.losses);
+  else
+    g_assert_true (g_file_set_contents (path, (const char *) first.losses, sizeof first.losses, NULL));
+}
+
+static void
+damage (const char *folder)
+{
+  g_autoptr (GDir) dir = g_dir_open (folder, 0, NULL);
+  for (const char *name; (name = g_dir_read_name (dir)) != NULL;)
+    {
+      g_autofree char *path = g_build_filename (folder, name, NULL), *contents = NULL;
+      gsize n;
+      if (g_str_equal (name, "losses"))
+        continue;
+      g_assert_true (g_file_get_contents (path, &contents, &n, NULL));
+      contents[n / 2] ^= 1;
+      g_assert_true (g_file_set_contents (path, contents, (gssize) n, NULL));
+    }
+}
+
+/* What cuDNN has compiled is not compiled again by a second process, whose losses are the same. What is damaged, of another
+ * version of the library or of another device, or refused, is compiled again, and kept anew. */
+static void
+test_compiled (void)
+{
+  const Setting setting = { "cuda", NULL, ORTRAIN_PRECISION_F32, 0, NULL };
+  const char *part = g_getenv ("ORTRAIN_TEST_PART");
+  g_autoptr (GError) error = NULL;
+  if (part != NULL)
+    {
+      train_part (part);
+      return;
+    }
+  g_autoptr (OrtrainModel) model = build_model (0);
+  g_object_unref (make_session (model, &setting)); /* opens the provider, which tells */
+  if (!ortrain_fake_cuda_is_in_use ())
+    {
+      g_test_skip ("only the emulated cuDNN is of several versions");
+      return;
+    }
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-plans-XXXXXX", &error);
+  g_assert_no_error (error);
+  g_setenv ("ORTRAIN_CACHE", folder, TRUE);
+  run_part ("compiles");
+  run_part ("restores");
+  g_setenv ("ORTRAIN_FAKE_CUDNN_VERSION", "92000", TRUE);
+  run_part ("compiles");
+  run_part ("restores");
+  g_unsetenv ("ORTRAIN_FAKE_CUDNN_VERSION");
+  run_part ("restores"); /* those of the other version are still there */
+  g_setenv ("ORTRAIN_FAKE_CUDA_MODEL", "a100", TRUE);
+  run_part ("compiles");
+  g_unsetenv ("ORTRAIN_FAKE_CUDA_MODEL");
+  g_setenv ("ORTRAIN_FAKE_CUDNN_FOREIGN", "1", TRUE);
+  run_part ("refuses");
+  g_unsetenv ("ORTRAIN_FAKE_CUDNN_FOREIGN");
+  run_part ("restores");
+  damage (folder);
+  run_part ("compiles");
+  run_part ("restores");
+  g_setenv ("ORTRAIN_CACHE", "off", TRUE);
+  test_remove_folder (folder);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -396,5 +493,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/cuda-attention-steps/fed-ratio", test_fed_ratio);
   g_test_add_func ("/cuda-attention-steps/resumed", test_resumed);
   g_test_add_func ("/cuda-attention-steps/evaluated", test_evaluated);
+  g_test_add_func ("/cuda-attention-steps/compiled", test_compiled);
   return g_test_run ();
 }

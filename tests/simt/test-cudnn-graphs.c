@@ -413,6 +413,39 @@ test_remembered (void)
   test_remove_folder (folder);
 }
 
+/* What is worth to be kept compiled: attention, whose kernels the library compiles for a second or two; no convolution. Whether
+ * such a plan can be written as JSON needs a device, to load it: tests/probe asks one. */
+static void
+test_compiled (void)
+{
+  const OrtrainCudaAttention attention = make_attention (8, 12, 1024, 1024, 64, TRUE);
+  const OrtrainDnnAttentionShape shape = { .accumulates = TRUE };
+  OrtrainDnnAttentionTensors tensors;
+  if (!cudnn_library_open ())
+    return;
+  for (guint backward = 0; backward < 2; backward++)
+    {
+      g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
+      if (backward)
+        ortrain_dnn_compose_attention_grad (graph, &attention, &attention.y, &shape, &tensors);
+      else
+        ortrain_dnn_compose_attention (graph, &attention, &shape, &tensors);
+      OrtrainDnnPlan *engines = plan (graph, FALSE, "attention");
+      g_assert_nonnull (engines);
+      for (guint i = 0; i < ortrain_dnn_plan_get_n_engines (engines); i++)
+        g_assert_true (ortrain_dnn_plan_is_compiled (engines, i));
+    }
+  for (guint kind = 0; kind < 3; kind++)
+    {
+      const OrtrainCudaConv conv = make_conv (PLAIN, ORTRAIN_DTYPE_BFLOAT16);
+      g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
+      ortrain_dnn_compose_convolution (graph, &conv, kinds[kind], FALSE);
+      OrtrainDnnPlan *engines = plan (graph, FALSE, kind_names[kind]);
+      g_assert_nonnull (engines);
+      g_assert_false (ortrain_dnn_plan_is_compiled (engines, 0));
+    }
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -426,5 +459,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/cudnn-graphs/dropout", test_dropout);
   g_test_add_func ("/cudnn-graphs/refused", test_refused);
   g_test_add_func ("/cudnn-graphs/remembered", test_remembered);
+  g_test_add_func ("/cudnn-graphs/compiled", test_compiled);
   return g_test_run ();
 }

@@ -59,6 +59,10 @@
 
 #define ORTRAIN_FAKE_CUDNN_NORM_PHASES(X) X (CUDNN_NORM_FWD_TRAINING, 1)
 
+#define ORTRAIN_FAKE_CUDNN_BEHAVIOR_NOTES(X)                                                                           \
+  X (CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION, 0)                                                                       \
+  X (CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, 5)
+
 #define ORTRAIN_FAKE_CUDNN_NUMERICAL_NOTES(X)                                                                          \
   X (CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0)                                                                              \
   X (CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, 1)                                                                      \
@@ -107,6 +111,7 @@
   X (CUDNN_TYPE_HEUR_MODE, 8)                                                                                          \
   X (CUDNN_TYPE_KNOB_TYPE, 9)                                                                                          \
   X (CUDNN_TYPE_NAN_PROPOGATION, 10)                                                                                   \
+  X (CUDNN_TYPE_BEHAVIOR_NOTE, 19)                                                                                     \
   X (CUDNN_TYPE_NUMERICAL_NOTE, 11)                                                                                    \
   X (CUDNN_TYPE_POINTWISE_MODE, 14)                                                                                    \
   X (CUDNN_TYPE_BACKEND_DESCRIPTOR, 15)                                                                                \
@@ -137,6 +142,8 @@
   X (CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, 303)                                                                         \
   X (CUDNN_ATTR_EXECUTION_PLAN_HANDLE, 400)                                                                            \
   X (CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, 401)                                                                     \
+  X (CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, 405)                                                               \
+  X (CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, 407)                                                                        \
   X (CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 402)                                                                    \
   X (CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 700)                                                              \
   X (CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 701)                                                               \
@@ -177,6 +184,7 @@
   X (CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 1003)                                                                          \
   X (CUDNN_ATTR_ENGINE_OPERATION_GRAPH, 1300)                                                                          \
   X (CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 1301)                                                                             \
+  X (CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, 1305)                                                                            \
   X (CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303)                                                                           \
   X (CUDNN_ATTR_ENGINE_DEVICEPROP, 1307)                                                                               \
   X (CUDNN_ATTR_MATMUL_COMP_TYPE, 1500)                                                                                \

@@ -72,6 +72,11 @@ extern "C"
 
   typedef enum
   {
+    ORTRAIN_FAKE_CUDNN_BEHAVIOR_NOTES (ORTRAIN_FAKE_CUDNN_VALUE)
+  } cudnnBackendBehaviorNote_t;
+
+  typedef enum
+  {
     ORTRAIN_FAKE_CUDNN_DESCRIPTOR_TYPES (ORTRAIN_FAKE_CUDNN_VALUE)
   } cudnnBackendDescriptorType_t;
 
