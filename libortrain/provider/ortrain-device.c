@@ -17,12 +17,16 @@
  *     print(device.props.name, device.props.available_memory, device.props.reason or "")
  * ```
  *
- * A device is immutable, and any thread may use it: its figures are those of the moment when it was listed.
+ * A device is immutable, and any thread may use it. It is opened when something of it is first asked for but its name and
+ * number, which takes a moment and, on a GPU, some of its memory; its figures are those of that moment.
  */
 struct _OrtrainDevice
 {
   GObject parent_instance;
 
+  const OrtrainProviderModule *module;
+  GMutex mutex;
+  gboolean is_known; /* the fields below */
   char *name;
   guint index;
   char *description;
@@ -52,10 +56,42 @@ ortrain_device_finalize (GObject *object)
 {
   OrtrainDevice *self = ORTRAIN_DEVICE (object);
 
+  g_mutex_clear (&self->mutex);
   g_free (self->name);
   g_free (self->description);
   g_free (self->reason);
   G_OBJECT_CLASS (ortrain_device_parent_class)->finalize (object);
+}
+
+static void
+look (OrtrainDevice *self)
+{
+  g_mutex_lock (&self->mutex);
+  if (!self->is_known)
+    {
+      const OrtrainProviderOptions options = { .n_threads = 1, .device_index = self->index };
+      g_autoptr (GError) error = NULL;
+      self->reason = self->module->get_reason != NULL ? self->module->get_reason () : NULL;
+      g_autoptr (OrtrainProvider) provider =
+          self->reason == NULL ? ortrain_provider_open_module (self->module, &options, &error) : NULL;
+      if (provider != NULL)
+        {
+          self->description = self->module->describe != NULL ? self->module->describe (self->index) : NULL;
+          provider->klass->get_memory (provider, &self->total_memory, &self->available_memory);
+        }
+      else if (self->reason == NULL)
+        self->reason = g_strdup (error->message);
+      self->is_known = TRUE;
+    }
+  g_mutex_unlock (&self->mutex);
+}
+
+static void
+ortrain_device_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  if (property_id != PROP_NAME && property_id != PROP_INDEX)
+    look (ORTRAIN_DEVICE (object));
+  ortrain_field_get_property (object, property_id, value, pspec);
 }
 
 static void
@@ -65,7 +101,7 @@ ortrain_device_class_init (OrtrainDeviceClass *klass)
   const GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
 
   object_class->finalize = ortrain_device_finalize;
-  object_class->get_property = ortrain_field_get_property;
+  object_class->get_property = ortrain_device_get_property;
 
   /**
    * OrtrainDevice:name: (getter get_name)
@@ -121,28 +157,7 @@ ortrain_device_class_init (OrtrainDeviceClass *klass)
 static void
 ortrain_device_init (OrtrainDevice *self)
 {
-}
-
-/* reason: why none can be used, or NULL */
-static OrtrainDevice *
-make_device (const OrtrainProviderModule *module, guint index, const char *reason)
-{
-  const OrtrainProviderOptions options = { .n_threads = 1, .device_index = index };
-  OrtrainDevice *self = g_object_new (ORTRAIN_TYPE_DEVICE, NULL);
-  g_autoptr (GError) error = NULL;
-  self->name = g_strdup (ortrain_provider_name_device (module->name, index));
-  self->index = index;
-  self->reason = g_strdup (reason);
-  g_autoptr (OrtrainProvider) provider =
-      reason == NULL ? ortrain_provider_open_module (module, &options, &error) : NULL;
-  if (provider != NULL)
-    {
-      self->description = module->describe != NULL ? module->describe (index) : NULL;
-      provider->klass->get_memory (provider, &self->total_memory, &self->available_memory);
-    }
-  else if (reason == NULL)
-    self->reason = g_strdup (error->message);
-  return self;
+  g_mutex_init (&self->mutex);
 }
 
 /**
@@ -165,7 +180,10 @@ ortrain_device_list (void)
       const guint n_devices = reason == NULL ? ortrain_provider_module_get_n_devices (module) : 1;
       for (guint k = 0; k < n_devices; k++)
         {
-          g_autoptr (OrtrainDevice) self = make_device (module, k, reason);
+          g_autoptr (OrtrainDevice) self = g_object_new (ORTRAIN_TYPE_DEVICE, NULL);
+          self->module = module;
+          self->name = g_strdup (ortrain_provider_name_device (module->name, k));
+          self->index = k;
           ortrain_object_list_append (list, self);
         }
     }
@@ -220,6 +238,7 @@ ortrain_device_get_description (OrtrainDevice *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_DEVICE (self), NULL);
 
+  look (self);
   return self->description;
 }
 
@@ -236,6 +255,7 @@ ortrain_device_get_reason (OrtrainDevice *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_DEVICE (self), NULL);
 
+  look (self);
   return self->reason;
 }
 
@@ -252,6 +272,7 @@ ortrain_device_get_total_memory (OrtrainDevice *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_DEVICE (self), 0);
 
+  look (self);
   return self->total_memory;
 }
 
@@ -268,6 +289,7 @@ ortrain_device_get_available_memory (OrtrainDevice *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_DEVICE (self), 0);
 
+  look (self);
   return self->available_memory;
 }
 

@@ -21,6 +21,7 @@
 #include "session/ortrain-parameter-choice-private.h"
 #include "session/ortrain-parameter-info-private.h"
 #include "session/ortrain-repeated-parameters-private.h"
+#include "session/ortrain-session-options.h"
 #include "session/ortrain-stop-gradient-private.h"
 #include "session/ortrain-uncertain-parameters-private.h"
 
@@ -395,12 +396,15 @@ note_padding (Check *check, GStrvBuilder *notes)
     }
 }
 
-/* What the device of ORTRAIN_PROVIDER has neither a kernel nor a body for. */
+/* What the device that the environment chooses has neither a kernel nor a body for. */
 static void
 note_host_nodes (OrtrainGraph *graph, GStrvBuilder *notes)
 {
-  const OrtrainProviderOptions options = { .n_threads = 1 };
-  g_autoptr (OrtrainProvider) provider = ortrain_provider_open (g_getenv ("ORTRAIN_PROVIDER"), &options, NULL);
+  g_autoptr (OrtrainSessionOptions) chosen = ortrain_session_options_new ();
+  const OrtrainProviderOptions options = { .n_threads = 1,
+                                           .device_index = ortrain_session_options_get_device_index (chosen) };
+  g_autoptr (OrtrainProvider) provider =
+      ortrain_provider_open (ortrain_session_options_get_provider (chosen), &options, NULL);
   if (provider == NULL)
     return;
   for (guint n = 0; n < graph->nodes->len; n++)

@@ -14,7 +14,10 @@
 static gboolean
 has_devices (void)
 {
-  g_autoptr (GListModel) devices = ortrain_device_list ();
+  g_autoptr (GError) error = NULL;
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (OrtrainProvider) provider G_GNUC_UNUSED = ortrain_provider_open ("cuda", &options, &error);
+  g_assert_no_error (error);
   if (ortrain_fake_cuda_is_in_use ())
     return TRUE;
   g_test_skip ("on a device");
@@ -152,6 +155,8 @@ static void
 test_one_context_subprocess (void)
 {
   Training training = { "mlp", "cuda", 1, ORTRAIN_PRECISION_F32, { 0 }, NULL, -1 };
+  g_autoptr (GListModel) devices = ortrain_device_list (); /* opens none */
+  g_assert_cmpuint (g_list_model_get_n_items (devices), ==, 1 + N_DEVICES);
   train (&training);
   g_assert_cmpint (training.device_after, ==, 0);
   g_object_unref (training.state);
