@@ -6,11 +6,17 @@
 /* Local search around the peak. At the step with the most live bytes, each block that only waits there is a reason for two
  * moves: the tasks that make it, and all that depend on them, run after that step; or the tasks that read it last, and all that
  * they depend on, run before it. The move after which the steps between need least is made, as long as that is less than the
- * peak. */
+ * peak.
+ *
+ * Where no move helps at the highest peaks, and several would together, the best order of the few tasks around one is found
+ * among all of them. */
 
 #define MAX_WORK 10000000 /* tasks and operands that are looked at */
 #define LEAST_PART 256    /* of the peak: smaller blocks are no reason */
 #define MAX_WINDOW 96     /* tasks that a move goes past */
+#define ALL_ORDERS 14     /* tasks of which all orders are tried */
+#define MAX_SETS 1500     /* of tasks that may have run, in all orders of a window */
+#define HIGH_PART 32      /* peaks that are lower than the highest by this part of it are not worth all orders */
 
 typedef struct
 {
@@ -38,6 +44,8 @@ typedef struct
   guint n_marked;
   guint32 *trial; /* [n_tasks]: scratch: the tasks of a window in a new order */
   guint32 *best;  /* [n_tasks]: scratch */
+  guint32 *index; /* [n_blocks]: scratch, 0 */
+  gsize highest;  /* of all peaks */
   guint64 work;
 } Search;
 
@@ -102,6 +110,7 @@ search_init (Search *self, const OrtrainOrderProblem *problem, guint32 *order)
   self->marked = g_new (guint32, n + 1);
   self->trial = g_new (guint32, n + 1);
   self->best = g_new (guint32, n + 1);
+  self->index = g_new0 (guint32, problem->n_blocks + 1);
   list_by_block (&self->readers, problem, TRUE);
   list_by_block (&self->makers, problem, FALSE);
   for (guint e = 0; e < n_edges; e++)
@@ -128,6 +137,7 @@ search_clear (Search *self)
   g_free (self->marked);
   g_free (self->trial);
   g_free (self->best);
+  g_free (self->index);
   lists_clear (&self->readers);
   lists_clear (&self->makers);
   lists_clear (&self->successors);
@@ -307,6 +317,204 @@ try_sooner (Search *self, guint32 block, guint peak, guint phase_begin, guint ph
   clear_marks (self);
 }
 
+/* ---- All orders of a window ---- */
+
+/* A block that the tasks of a window make or read. Sets of tasks are bits. */
+typedef struct
+{
+  guint32 block;
+  guint32 makers, readers;
+  guint n_later;   /* readers after the window */
+  gboolean exists; /* before it */
+} WindowBlock;
+
+/* Some tasks of a window have run, in the best order for that. */
+typedef struct
+{
+  guint32 set;
+  guint32 before; /* the state before the last of them */
+  guint8 last;
+  gsize now, most;
+} WindowState;
+
+typedef struct
+{
+  const OrtrainOrderProblem *problem;
+  const guint32 *tasks; /* [n] */
+  guint n, n_blocks;
+  guint32 needs[ALL_ORDERS]; /* tasks before each */
+  WindowBlock blocks[ALL_ORDERS * 16];
+  guint32 *index; /* [n_blocks of the problem]: in `blocks`, and 1 */
+} Window;
+
+static gboolean
+window_exists (const WindowBlock *block, guint32 set)
+{
+  return block->exists || (block->makers & set) != 0;
+}
+
+static guint
+window_count_left (const WindowBlock *block, guint32 set)
+{
+  return block->n_later + (guint) __builtin_popcount (block->readers & ~set);
+}
+
+/* FALSE: there are too many. */
+static gboolean
+window_add_blocks (Window *self, Search *search, guint task, const guint32 *blocks, guint n, gboolean reads,
+                   guint begin)
+{
+  for (guint i = 0; i < n; i++)
+    {
+      if (self->index[blocks[i]] == 0)
+        {
+          if (self->n_blocks == G_N_ELEMENTS (self->blocks))
+            return FALSE;
+          enter_block (search, blocks[i], begin);
+          self->blocks[self->n_blocks++] = (WindowBlock){ .block = blocks[i],
+                                                          .n_later = search->left[blocks[i]],
+                                                          .exists = (search->state[blocks[i]] & BLOCK_EXISTS) != 0 };
+          search->state[blocks[i]] = 0;
+          self->index[blocks[i]] = self->n_blocks;
+        }
+      WindowBlock *block = &self->blocks[self->index[blocks[i]] - 1];
+      *(reads ? &block->readers : &block->makers) |= 1u << task;
+      block->n_later -= reads;
+    }
+  return TRUE;
+}
+
+/* The tasks from position `begin` on. */
+static gboolean
+window_init (Window *self, Search *search, guint begin, guint end)
+{
+  const OrtrainOrderProblem *problem = search->problem;
+  const guint32 *makes = (const guint32 *) problem->makes->data, *reads = (const guint32 *) problem->reads->data;
+  *self = (Window){ .problem = problem, .tasks = search->order + begin, .n = end - begin, .index = search->index };
+  for (guint t = 0; t < self->n; t++)
+    {
+      const guint32 number = self->tasks[t];
+      const OrtrainTask *task = &problem->tasks[number];
+      if (!window_add_blocks (self, search, t, makes + task->first_make, task->n_makes, FALSE, begin) ||
+          !window_add_blocks (self, search, t, reads + task->first_read, task->n_reads, TRUE, begin))
+        return FALSE;
+      for (guint i = search->predecessors.first[number]; i < search->predecessors.first[number + 1]; i++)
+        {
+          const guint position = search->position[search->predecessors.items[i]];
+          if (position >= begin && position < begin + t)
+            self->needs[t] |= 1u << (position - begin);
+        }
+    }
+  return TRUE;
+}
+
+static void
+window_clear (Window *self)
+{
+  for (guint b = 0; b < self->n_blocks; b++)
+    self->index[self->blocks[b].block] = 0;
+}
+
+/* As measure () has it. */
+static WindowState
+window_run (const Window *self, const WindowState *from, guint32 before, guint t)
+{
+  const OrtrainOrderProblem *problem = self->problem;
+  const OrtrainTask *task = &problem->tasks[self->tasks[t]];
+  const guint32 *makes = (const guint32 *) problem->makes->data + task->first_make;
+  const guint32 *reads = (const guint32 *) problem->reads->data + task->first_read;
+  gsize now = from->now, passing = task->workspace, over = 0;
+  for (guint i = 0; i < task->n_makes; i++)
+    {
+      const WindowBlock *block = &self->blocks[self->index[makes[i]] - 1];
+      const OrtrainTaskBlock *made = &problem->blocks[makes[i]];
+      if (window_exists (block, from->set))
+        continue;
+      for (guint k = 0; k < made->n_over; k++)
+        {
+          const guint32 other = self->index[made->over[k]];
+          if (other == 0 || window_count_left (&self->blocks[other - 1], from->set) != 1 ||
+              !window_exists (&self->blocks[other - 1], from->set) || problem->blocks[made->over[k]].kept)
+            continue;
+          over += made->bytes;
+          break;
+        }
+      *(window_count_left (block, from->set) > 0 || made->kept ? &now : &passing) += made->bytes;
+    }
+  const WindowState next = { from->set | 1u << t, before, (guint8) t, now, MAX (from->most, now + passing - over) };
+  WindowState result = next;
+  for (guint i = 0; i < task->n_reads; i++)
+    {
+      const WindowBlock *block = &self->blocks[self->index[reads[i]] - 1];
+      if (window_count_left (block, next.set) == 0 && window_exists (block, next.set) &&
+          !problem->blocks[reads[i]].kept)
+        result.now -= problem->blocks[reads[i]].bytes;
+    }
+  return result;
+}
+
+/* Fills `best` where an order of the window needs less than `move` says: state by state, by the number of tasks that have run. */
+static void
+window_solve (const Window *self, Search *search, guint begin, Move *move)
+{
+  g_autoptr (GArray) states = g_array_new (FALSE, FALSE, sizeof (WindowState));
+  g_autoptr (GHashTable) found = g_hash_table_new (NULL, NULL); /* set → position in `states` */
+  const guint32 all = (1u << self->n) - 1;
+  const WindowState first = { 0, 0, 0, begin > 0 ? search->before[begin] : 0, 0 };
+  g_array_append_val (states, first);
+  for (guint s = 0; s < states->len && states->len < MAX_SETS; s++)
+    for (guint t = 0; t < self->n; t++)
+      {
+        const WindowState from = g_array_index (states, WindowState, s);
+        if ((from.set >> t & 1) || (self->needs[t] & ~from.set) != 0)
+          continue;
+        const WindowState next = window_run (self, &from, s, t);
+        search->work += 4;
+        if (next.most >= move->most)
+          continue;
+        gpointer known;
+        if (!g_hash_table_lookup_extended (found, GUINT_TO_POINTER (next.set), NULL, &known))
+          {
+            g_hash_table_insert (found, GUINT_TO_POINTER (next.set), GUINT_TO_POINTER (states->len));
+            g_array_append_val (states, next);
+          }
+        else if (next.most < g_array_index (states, WindowState, GPOINTER_TO_UINT (known)).most)
+          g_array_index (states, WindowState, GPOINTER_TO_UINT (known)) = next;
+      }
+  const gpointer last = g_hash_table_lookup (found, GUINT_TO_POINTER (all));
+  if (last == NULL)
+    return;
+  *move = (Move){ begin, begin + self->n, g_array_index (states, WindowState, GPOINTER_TO_UINT (last)).most };
+  for (guint n = self->n, s = GPOINTER_TO_UINT (last); n > 0;)
+    {
+      const WindowState *state = &g_array_index (states, WindowState, s);
+      search->best[--n] = self->tasks[state->last];
+      s = state->before;
+    }
+}
+
+/* Windows that end with the peak, have it in their middle, and begin with it. */
+static void
+try_all_orders (Search *self, guint peak, guint phase_begin, guint phase_end, Move *best)
+{
+  for (guint w = 0; w < 3 && best->most == G_MAXSIZE; w++)
+    {
+      const guint after = 1 + w * (ALL_ORDERS - 1) / 2;
+      const guint end = MIN (peak + after, phase_end);
+      const guint begin = MAX (phase_begin, end > ALL_ORDERS ? end - ALL_ORDERS : 0);
+      Move move = { begin, end, 0 };
+      Window window;
+      for (guint k = begin; k < end; k++)
+        move.most = MAX (move.most, self->live[k]);
+      const gsize most = move.most;
+      if (window_init (&window, self, begin, end))
+        window_solve (&window, self, begin, &move);
+      window_clear (&window);
+      if (move.most < most)
+        *best = move;
+    }
+}
+
 static gboolean
 reads_or_makes (const OrtrainOrderProblem *problem, const OrtrainTask *task, guint32 block)
 {
@@ -397,7 +605,13 @@ lower_at (Search *self, guint peak, guint phase_begin, guint phase_end)
           try_sooner (self, reads[i], peak, phase_begin, phase_end, &best);
     }
   if (best.most >= bytes || !is_better (self, &best))
-    return FALSE;
+    {
+      best.most = G_MAXSIZE;
+      if (bytes >= self->highest - self->highest / HIGH_PART)
+        try_all_orders (self, peak, phase_begin, phase_end, &best);
+      if (best.most == G_MAXSIZE)
+        return FALSE;
+    }
   memcpy (self->order + best.begin, self->best, (best.end - best.begin) * sizeof *self->order);
   measure_window (self, best.begin, best.end);
   return TRUE;
@@ -409,6 +623,9 @@ lower_peaks (Search *self)
 {
   const guint n = self->problem->n_tasks;
   gboolean any = FALSE;
+  self->highest = 0;
+  for (guint k = 0; k < n; k++)
+    self->highest = MAX (self->highest, self->live[k]);
   for (guint begin = 0, end; begin < n; begin = end)
     {
       const guint phase = self->problem->tasks[self->order[begin]].phase;
