@@ -301,26 +301,6 @@ ortrain_memory_plan_compute_digest (const OrtrainMemoryPlan *plan, guint8 *diges
   finish (&sink, digest);
 }
 
-/* Two fates in a byte. */
-static void
-put_choice (GByteArray *to, const guint8 *choice, guint n_values)
-{
-  for (guint v = 0; v < n_values; v += 2)
-    {
-      const guint8 byte = (guint8) (choice[v] | (v + 1 < n_values ? choice[v + 1] << 4 : 0));
-      g_byte_array_append (to, &byte, 1);
-    }
-}
-
-static guint8 *
-get_choice (const guint8 *from, guint n_values)
-{
-  guint8 *choice = g_new (guint8, n_values + 1);
-  for (guint v = 0; v < n_values; v++)
-    choice[v] = from[v / 2] >> v % 2 * 4 & 15;
-  return choice;
-}
-
 /* Bits of a number in the file. */
 enum
 {
@@ -330,7 +310,7 @@ enum
   ALL_FLAGS = 7,
 };
 
-/* The digest, three numbers, the choice, and those for the family. */
+/* The digest, three numbers, the choice, and those for the family: a byte for each value. */
 void
 ortrain_budget_answer_store (const OrtrainBudgetAnswer *self, GBytes *key, guint n_values)
 {
@@ -344,9 +324,9 @@ ortrain_budget_answer_store (const OrtrainBudgetAnswer *self, GBytes *key, guint
   const gint64 numbers[] = { GINT64_TO_LE ((gint64) n_values), GINT64_TO_LE (flags), GINT64_TO_LE ((gint64) n_known) };
   g_byte_array_append (contents, (const guint8 *) numbers, sizeof numbers);
   if (self->choice != NULL)
-    put_choice (contents, self->choice, n_values);
+    g_byte_array_append (contents, self->choice, n_values);
   for (guint c = 0; c < n_known; c++)
-    put_choice (contents, self->known->pdata[c], n_values);
+    g_byte_array_append (contents, self->known->pdata[c], n_values);
   g_autoptr (GBytes) bytes = g_byte_array_free_to_bytes (contents);
   ortrain_disk_cache_store (CACHE_KIND, key_data, n_key, bytes);
 }
@@ -361,7 +341,7 @@ ortrain_budget_answer_lookup (GBytes *key, guint n_values)
   if (bytes == NULL)
     return NULL;
   const guint8 *contents = g_bytes_get_data (bytes, &n);
-  const gsize n_choice = ((gsize) n_values + 1) / 2, n_head = ORTRAIN_PLAN_DIGEST_BYTES + sizeof numbers;
+  const gsize n_choice = n_values, n_head = ORTRAIN_PLAN_DIGEST_BYTES + sizeof numbers;
   if (n < n_head)
     return NULL;
   memcpy (numbers, contents + ORTRAIN_PLAN_DIGEST_BYTES, sizeof numbers);
@@ -375,10 +355,10 @@ ortrain_budget_answer_lookup (GBytes *key, guint n_values)
   memcpy (self->digest, contents, ORTRAIN_PLAN_DIGEST_BYTES);
   self->refused = (numbers[1] & FLAG_REFUSED) != 0;
   self->overlaps = (numbers[1] & FLAG_OVERLAPS) != 0;
-  self->choice = has_choice ? get_choice (contents + n_head, n_values) : NULL;
+  self->choice = has_choice ? g_memdup2 (contents + n_head, n_choice) : NULL;
   self->known = g_ptr_array_new_with_free_func (g_free);
   for (gsize c = 0; c < (gsize) numbers[2]; c++)
-    g_ptr_array_add (self->known, get_choice (contents + n_head + (has_choice + c) * n_choice, n_values));
+    g_ptr_array_add (self->known, g_memdup2 (contents + n_head + (has_choice + c) * n_choice, n_choice));
   return self;
 }
 

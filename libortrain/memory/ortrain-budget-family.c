@@ -5,7 +5,7 @@ struct _OrtrainBudgetFamily
 {
   GHashTable *values; /* name → index in a choice */
   guint n_searches;
-  GPtrArray *choices; /* of guint8 *: four bits for each value, its fate */
+  GPtrArray *choices; /* of guint8 *: the fate of each value */
   GArray *scales;     /* of double, beside the choices */
 };
 
@@ -53,10 +53,7 @@ void
 ortrain_budget_family_add_fates (OrtrainBudgetFamily *self, const guint8 *fates)
 {
   const guint n_values = g_hash_table_size (self->values);
-  guint8 *packed = g_new0 (guint8, n_values / 2 + 1);
-  for (guint v = 0; v < n_values; v++)
-    packed[v / 2] |= (guint8) (fates[v] << v % 2 * 4);
-  g_ptr_array_add (self->choices, packed);
+  g_ptr_array_add (self->choices, g_memdup2 (fates, n_values + 1));
   const double unknown = 0;
   g_array_append_val (self->scales, unknown);
 }
@@ -88,11 +85,11 @@ ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph
     }
   for (guint c = 0; c < self->choices->len; c++)
     {
-      const guint8 *packed = self->choices->pdata[c];
+      const guint8 *known = self->choices->pdata[c];
       guint8 *fates = g_new0 (guint8, n_values + 1);
       for (guint v = 0; v < n_values; v++)
         if (index[v] != G_MAXUINT32)
-          fates[v] = packed[index[v] / 2] >> index[v] % 2 * 4 & 15;
+          fates[v] = known[index[v]];
       g_ptr_array_add (list, fates);
     }
   return list;

@@ -8,10 +8,10 @@
 typedef struct _OrtrainBudgetFamily OrtrainBudgetFamily;
 
 /* Of a value: the run of its node that the backward pass reads (transform/ortrain-recompute-private.h), and whether it is
- * offloaded. Four bits. */
+ * offloaded; and above these bits where its readers part. */
 enum
 {
-  ORTRAIN_BUDGET_FATE_RUN = 7,
+  ORTRAIN_BUDGET_FATE_RUN = 0xf7,
   ORTRAIN_BUDGET_FATE_OFFLOADED = 8,
 };
 

@@ -64,13 +64,19 @@ typedef struct
   OrtrainValue **copies; /* [n_values * n_runs]: of a value by a run of its node from 1 on, or NULL */
 } Copies;
 
-/* Whatever is not of the forward pass is there as it is. */
+static OrtrainValue *
+get_copy (const Copies *self, OrtrainValue *value, guint run)
+{
+  OrtrainValue *copy = run > 0 ? self->copies[(gsize) value->id * self->n_runs + run] : NULL;
+  return copy != NULL ? copy : value;
+}
+
+/* What another run reads. Whatever is not of the forward pass is there as it is. */
 static OrtrainValue *
 find_copy (const Copies *self, OrtrainValue *value, guint run)
 {
-  const guint of = value->id < self->n_values ? MIN (run, self->run[value->id]) : 0;
-  OrtrainValue *copy = of > 0 ? self->copies[(gsize) value->id * self->n_runs + of] : NULL;
-  return copy != NULL ? copy : value;
+  const guint of = value->id < self->n_values ? MIN (run, ORTRAIN_RECOMPUTE_RUN (self->run[value->id])) : 0;
+  return get_copy (self, value, of);
 }
 
 OrtrainNode *
@@ -114,19 +120,53 @@ run_again (OrtrainGraph *graph, OrtrainNode *node, guint run, Copies *copies)
           again->outputs->pdata[k];
 }
 
-/* The reads of the backward pass that change. */
-static GArray *
-find_uses (OrtrainGraph *graph, const guint8 *run)
+/* A read of the backward pass that changes. */
+typedef struct
 {
-  GArray *uses = g_array_new (FALSE, FALSE, sizeof (OrtrainUse));
+  OrtrainUse use;
+  guint run; /* which is read */
+} Read;
+
+/* How many nodes of the backward pass read the value before this one does. positions: filled at the first call. */
+static guint
+count_readers_before (OrtrainGraph *graph, const OrtrainValue *value, const OrtrainNode *reader, GHashTable *positions)
+{
+  guint n = 0;
+  for (guint t = 0; g_hash_table_size (positions) < graph->nodes->len; t++)
+    g_hash_table_insert (positions, graph->nodes->pdata[t], GUINT_TO_POINTER (t));
+  const guint position = GPOINTER_TO_UINT (g_hash_table_lookup (positions, reader));
+  const OrtrainNode *last = NULL;
+  for (guint u = 0; u < value->uses.n; u++)
+    {
+      const OrtrainNode *node = value->uses.items[u].node;
+      n += node != last && node->phase == ORTRAIN_PHASE_BACKWARD &&
+           GPOINTER_TO_UINT (g_hash_table_lookup (positions, node)) < position;
+      last = node;
+    }
+  return n;
+}
+
+static GArray *
+find_reads (OrtrainGraph *graph, const guint8 *run)
+{
+  GArray *reads = g_array_new (FALSE, FALSE, sizeof (Read));
+  g_autoptr (GHashTable) positions = g_hash_table_new (NULL, NULL);
   for (guint v = 0; v < graph->values->len; v++)
     {
       const OrtrainValue *value = graph->values->pdata[v];
+      const guint of = ORTRAIN_RECOMPUTE_RUN (run[v]), split = ORTRAIN_RECOMPUTE_SPLIT (run[v]);
       for (guint u = 0; u < value->uses.n && run[v] > 0; u++)
-        if (value->uses.items[u].node->phase == ORTRAIN_PHASE_BACKWARD)
-          g_array_append_val (uses, value->uses.items[u]);
+        {
+          const OrtrainNode *node = value->uses.items[u].node;
+          if (node->phase != ORTRAIN_PHASE_BACKWARD)
+            continue;
+          const gboolean is_late = split > 0 && count_readers_before (graph, value, node, positions) >= split;
+          const Read read = { value->uses.items[u], MIN (of + is_late, ORTRAIN_RECOMPUTE_MAX_RUN) };
+          if (read.run > 0)
+            g_array_append_val (reads, read);
+        }
     }
-  return uses;
+  return reads;
 }
 
 /* From the reads backwards. A run of a node reads of each input the run from which on it is kept, or its own. */
@@ -134,12 +174,12 @@ void
 ortrain_recompute_find_again (OrtrainGraph *graph, const guint8 *run, guint8 *again)
 {
   g_autofree guint8 *wanted = g_new0 (guint8, graph->values->len + 1); /* bits, as in `again` */
-  g_autoptr (GArray) uses = find_uses (graph, run);
-  for (guint i = 0; i < uses->len; i++)
+  g_autoptr (GArray) reads = find_reads (graph, run);
+  for (guint i = 0; i < reads->len; i++)
     {
-      const OrtrainUse use = g_array_index (uses, OrtrainUse, i);
-      const guint v = ((OrtrainValue *) use.node->inputs->pdata[use.index])->id;
-      wanted[v] |= (guint8) (1u << run[v]);
+      const Read *read = &g_array_index (reads, Read, i);
+      const guint v = ((OrtrainValue *) read->use.node->inputs->pdata[read->use.index])->id;
+      wanted[v] |= (guint8) (1u << read->run);
     }
   for (guint i = graph->nodes->len; i-- > 0;)
     {
@@ -153,7 +193,7 @@ ortrain_recompute_find_again (OrtrainGraph *graph, const guint8 *run, guint8 *ag
           const OrtrainValue *input = node->inputs->pdata[k];
           if (input == NULL || !ortrain_recompute_reads_again (node, k))
             continue;
-          const guint of = run[input->id];
+          const guint of = ORTRAIN_RECOMPUTE_RUN (run[input->id]);
           for (guint r = 1; r <= ORTRAIN_RECOMPUTE_MAX_RUN && of > 0; r++)
             if (again[i] >> r & 1)
               wanted[input->id] |= (guint8) (1u << MIN (r, of));
@@ -164,8 +204,8 @@ ortrain_recompute_find_again (OrtrainGraph *graph, const guint8 *run, guint8 *ag
 gboolean
 ortrain_recompute_apply (OrtrainGraph *graph, const guint8 *run, GError **error)
 {
-  g_autoptr (GArray) uses = find_uses (graph, run); /* collected first: copies read, too */
-  if (uses->len == 0)
+  g_autoptr (GArray) reads = find_reads (graph, run); /* collected first: copies read, too */
+  if (reads->len == 0)
     return TRUE;
   const guint n_nodes = graph->nodes->len, n_values = graph->values->len;
   g_autofree guint8 *again = g_new (guint8, n_nodes + 1);
@@ -181,11 +221,12 @@ ortrain_recompute_apply (OrtrainGraph *graph, const guint8 *run, GError **error)
     for (guint i = 0; i < n_nodes; i++)
       if (again[i] >> r & 1)
         run_again (graph, graph->nodes->pdata[i], r, &copies);
-  for (guint i = 0; i < uses->len; i++)
+  for (guint i = 0; i < reads->len; i++)
     {
-      const OrtrainUse use = g_array_index (uses, OrtrainUse, i);
-      ortrain_node_set_input (use.node, use.index,
-                              find_copy (&copies, use.node->inputs->pdata[use.index], ORTRAIN_RECOMPUTE_MAX_RUN));
+      const Read *read = &g_array_index (reads, Read, i);
+      OrtrainNode *node = read->use.node;
+      ortrain_node_set_input (node, read->use.index,
+                              get_copy (&copies, node->inputs->pdata[read->use.index], read->run));
     }
   return ortrain_graph_sort (graph, error);
 }

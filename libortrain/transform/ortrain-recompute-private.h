@@ -27,6 +27,13 @@ void ortrain_recompute_cut (OrtrainGraph *graph, const gint64 *costs, const gboo
  * both halves once more, one after the other, each from what the run before has kept (run 2). Any numbers are valid. */
 #define ORTRAIN_RECOMPUTE_MAX_RUN 7
 
+/* That is the lower half of a byte. The upper one, if it is not 0: so many of the nodes of the backward pass that read the
+ * value, in the order of the graph, read that run, and those after them the next one. So a value may be kept for its first
+ * reader, and be computed again for one that comes much later. */
+#define ORTRAIN_RECOMPUTE_RUN(run) ((run) &ORTRAIN_RECOMPUTE_MAX_RUN)
+#define ORTRAIN_RECOMPUTE_SPLIT(run) ((run) >> 4)
+#define ORTRAIN_RECOMPUTE_MAX_SPLIT 15
+
 /* [n_values]: 0 for what is kept, 1 for the rest. */
 guint8 *ortrain_recompute_runs_new (const gboolean *kept, guint n_values);
 

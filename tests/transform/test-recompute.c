@@ -2,6 +2,7 @@
 #include "grad/ortrain-gradient-private.h"
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-recompute-private.h"
 #include "transform/ortrain-specialize-private.h"
 
 /* What the backward pass reads of the forward pass, beyond inputs and weights. */
@@ -175,6 +176,61 @@ test_batch_norm_keeps_statistics (void)
   g_assert_cmpstr (again->str, ==, "NormApply+Relu+NormApply+Relu+");
 }
 
+/* tanh (h) · h: two nodes of the backward pass read the result of the Tanh. The first reads what was kept, the second a copy. */
+static void
+test_readers_of_two_runs (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("readers");
+  const OrtrainDim x_dims[] = { ortrain_dim_int (4), ortrain_dim_int (8) };
+  const gint64 w_dims[] = { 8, 16 };
+  OrtrainValue *x = ortrain_graph_new_input (graph, "x", ORTRAIN_DTYPE_FLOAT32, x_dims, 2);
+  g_autoptr (OrtrainTensor) zeros = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, w_dims, 2, &error);
+  OrtrainValue *w = ortrain_graph_new_initializer (graph, "w", zeros);
+  w->role = ORTRAIN_ROLE_PARAMETER;
+  OrtrainValue *h = op (graph, "MatMul", x, w);
+  OrtrainValue *t = op (graph, "Tanh", h, NULL);
+  OrtrainValue *loss = op (graph, "ReduceSum", op (graph, "Mul", t, h), NULL);
+  ortrain_attributes_set_int (loss->producer->attributes, "keepdims", 0);
+  g_assert_true (ortrain_ops_infer_node (loss->producer, &error));
+  ortrain_graph_mark_output (graph, loss, TRUE);
+  OrtrainValue *gradient;
+  g_assert_true (ortrain_gradient_build (graph, loss, &w, 1, &gradient, &error));
+  g_assert_no_error (error);
+  g_assert_true (ortrain_graph_sort (graph, &error));
+  g_autoptr (GPtrArray) readers = g_ptr_array_new (); /* in the order of the graph */
+  for (guint i = 0; i < graph->nodes->len; i++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[i];
+      for (guint k = 0; k < node->inputs->len; k++)
+        if (node->inputs->pdata[k] == t && node->phase == ORTRAIN_PHASE_BACKWARD)
+          g_ptr_array_add (readers, node);
+    }
+  g_assert_cmpuint (readers->len, ==, 2);
+
+  g_autofree guint8 *run = g_new0 (guint8, graph->values->len + 1);
+  g_autofree guint8 *again = g_new0 (guint8, graph->nodes->len + 1);
+  run[t->id] = 1 << 4;
+  ortrain_recompute_find_again (graph, run, again);
+  for (guint i = 0; i < graph->nodes->len; i++)
+    g_assert_cmpuint (again[i], ==, graph->nodes->pdata[i] == t->producer ? 1 << 1 : 0);
+  g_assert_true (ortrain_recompute_apply (graph, run, &error));
+  g_assert_no_error (error);
+  guint n_kept = 0, n_copies = 0;
+  for (guint r = 0; r < readers->len; r++)
+    {
+      const OrtrainNode *reader = readers->pdata[r];
+      for (guint k = 0; k < reader->inputs->len; k++)
+        {
+          const OrtrainValue *input = reader->inputs->pdata[k];
+          n_kept += input == t && r == 0;
+          n_copies += input != NULL && input->producer != NULL && input->producer->recomputes == t->producer && r == 1;
+        }
+    }
+  g_assert_cmpuint (n_kept, ==, 1);
+  g_assert_cmpuint (n_copies, ==, 1);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -182,5 +238,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/transform/recompute/gelu-keeps-one", test_gelu_keeps_one);
   g_test_add_func ("/transform/recompute/keeps-the-smaller-side", test_keeps_the_smaller_side);
   g_test_add_func ("/transform/recompute/batch-norm-keeps-statistics", test_batch_norm_keeps_statistics);
+  g_test_add_func ("/transform/recompute/readers-of-two-runs", test_readers_of_two_runs);
   return g_test_run ();
 }
