@@ -140,8 +140,9 @@ weigh_choice (const OrtrainBudgetSearch *self, OrtrainBudgetChoice *choice, Weig
       const guint root = self->root[v], segment = self->segment[root];
       if (value->producer == NULL || value->producer->phase != ORTRAIN_PHASE_FORWARD)
         continue;
-      if (choice->run[v] > 0 && again[value->producer->mark] != 0 && self->bytes[root] > 0 &&
-          self->last[v] != G_MAXUINT && self->last[v] > self->ends[segment])
+      const guint run = ORTRAIN_RECOMPUTE_RUN (choice->run[v]);
+      if (run > 0 && again[value->producer->mark] != 0 && self->bytes[root] > 0 && self->last[v] != G_MAXUINT &&
+          self->last[v] > self->ends[segment])
         weights->closed[segment] = FALSE;
       if (counted[root])
         continue;
@@ -156,9 +157,9 @@ weigh_choice (const OrtrainBudgetSearch *self, OrtrainBudgetChoice *choice, Weig
           weights->away += self->bytes[root];
           weights->largest_away = MAX (weights->largest_away, self->bytes[root]);
         }
-      else if (choice->run[v] == 0 && is_read_backward (value, again))
+      else if (run == 0 && is_read_backward (value, again))
         weights->kept[segment] += self->bytes[root];
-      else if (choice->run[v] > 0 && again[value->producer->mark] != 0)
+      else if (run > 0 && again[value->producer->mark] != 0)
         {
           weights->passing[segment] += self->bytes[root];
           weights->again[segment] += ortrain_recompute_is_read_backward (value) ? self->bytes[root] : 0;
@@ -341,21 +342,22 @@ compare_choices (gconstpointer a, gconstpointer b)
   return first->index < second->index ? -1 : 1;
 }
 
-/* A choice has to promise less than all that are cheaper and whose promises are made in the same way: those of the chain, or
- * those of cuts. What is not offloaded, less than what is not, either, so that offloading leaves no choice out that there
+/* A choice has to promise less than all that are cheaper and whose promises are made in the same way: those of the chain,
+ * those of cuts, or those that a plan has shown. What is not offloaded, less than what is not, either, so that offloading leaves no choice out that there
  * would be without. */
 void
 ortrain_budget_search_sort (OrtrainBudgetSearch *self, guint64 promise)
 {
   guint n = 0;
-  guint64 least[2][2] = { { promise, promise },
-                          { promise, promise } }; /* by chain or cuts, without and with offloading */
+  /* by cuts, chain or plans, without and with offloading */
+  guint64 least[3][2] = { { promise, promise }, { promise, promise }, { promise, promise } };
   g_ptr_array_sort (self->choices, compare_choices);
   for (guint c = 0; c < self->choices->len; c++)
     {
       OrtrainBudgetChoice *choice = self->choices->pdata[c];
-      guint64 *of_kind = least[choice->of_chain ? 1 : 0];
-      if ((double) choice->promise >= (double) of_kind[choice->offloads ? 1 : 0] * (1 - LEAST_PROGRESS))
+      guint64 *of_kind = least[choice->is_measured ? 2 : choice->of_chain ? 1 : 0];
+      const double progress = choice->is_measured ? 0 : LEAST_PROGRESS;
+      if ((double) choice->promise >= (double) of_kind[choice->offloads ? 1 : 0] * (1 - progress))
         {
           choice_free (choice);
           continue;

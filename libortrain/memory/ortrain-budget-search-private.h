@@ -14,12 +14,13 @@ typedef struct _OrtrainBudgetChain OrtrainBudgetChain;
 /* What runs again and what is offloaded, and what that promises. */
 typedef struct
 {
-  guint8 *run;         /* [n_values]: see ortrain_recompute_apply () */
-  gboolean *offloaded; /* [n_values]: of what is kept, roots which leave the memory of a step */
-  gboolean offloads;   /* whether there are any */
-  double work;         /* of what runs again, and of copies, in bytes moved */
-  guint64 live;        /* bytes that are live between the forward and the backward pass: no plan needs less */
-  guint64 promise;     /* about what a plan needs of the arena */
+  guint8 *run;          /* [n_values]: see ortrain_recompute_apply () */
+  gboolean *offloaded;  /* [n_values]: of what is kept, roots which leave the memory of a step */
+  gboolean offloads;    /* whether there are any */
+  double work;          /* of what runs again, and of copies, in bytes moved */
+  guint64 live;         /* bytes that are live between the forward and the backward pass: no plan needs less */
+  guint64 promise;      /* about what a plan needs of the arena */
+  gboolean is_measured; /* work and promise are those of a plan */
   guint index;
   gboolean of_chain;  /* the promise is that of a schedule of the chain */
   gboolean was_tried; /* scratch */
@@ -69,6 +70,12 @@ void ortrain_budget_search_add_levels (OrtrainBudgetSearch *self, OrtrainMemoryP
 /* The kept sets of minimum cuts with a boundary ([n_values]), from rates at which next to nothing runs again on, without
  * repetitions. Of gboolean [n_values]. */
 GPtrArray *ortrain_budget_search_list_cuts (OrtrainBudgetSearch *self, const gboolean *boundary);
+/* Plans take little time. */
+gboolean ortrain_budget_is_small (const OrtrainGraph *graph);
+/* Where that is so, choices are planned, and others near the best of them, which are added with what their plans
+ * need. After all others have been added. */
+gboolean ortrain_budget_search_refine (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base,
+                                       const OrtrainPlanRequest *request, const OrtrainBudget *budget, GError **error);
 /* Sorted by work; what promises no less memory than a choice with less work, or than the base, is dropped. */
 void ortrain_budget_search_sort (OrtrainBudgetSearch *self, guint64 promise_of_base);
 

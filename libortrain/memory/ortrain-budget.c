@@ -144,7 +144,8 @@ try_choices (Search *self, const OrtrainPlanRequest *request, const OrtrainBudge
     {
       const guint c = i % n_choices;
       const OrtrainBudgetChoice *choice = choices->pdata[c];
-      const double part = (choice->offloads ? LEAST_OFFLOADED : LEAST_PROMISED) * (double) choice->promise;
+      const double of_promise = choice->is_measured ? 1 : choice->offloads ? LEAST_OFFLOADED : LEAST_PROMISED;
+      const double part = of_promise * (double) choice->promise;
       const gboolean may_fit = family != NULL ? i != c || is_promising (choice, family, persistent, budget->bytes)
                                               : (double) persistent + part <= (double) budget->bytes;
       if (tried[c] || !may_fit || persistent + choice->live > budget->bytes)
@@ -292,7 +293,12 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
           ortrain_budget_search_add_levels (search, base);
           ortrain_budget_search_add_order (search, base);
           ortrain_budget_chain_add_choices (search);
-          ok = try_choices (&self, request, budget, base, NULL, !budget->any, &least, &found, error);
+          /* whether there is any that fits, the choices as they are may tell */
+          if (budget->any)
+            ok = try_choices (&self, request, budget, base, NULL, FALSE, &least, &found, error);
+          if (ok && found == NULL)
+            ok = ortrain_budget_search_refine (search, base, request, budget, error) &&
+                 try_choices (&self, request, budget, base, NULL, !budget->any, &least, &found, error);
         }
       if (ok && found != NULL && family != NULL)
         keep_choices (search->choices, graph, family);
