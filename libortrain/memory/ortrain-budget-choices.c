@@ -343,8 +343,8 @@ compare_choices (gconstpointer a, gconstpointer b)
 }
 
 /* A choice has to promise less than all that are cheaper and whose promises are made in the same way: those of the chain,
- * those of cuts, or those that a plan has shown. What is not offloaded, less than what is not, either, so that offloading leaves no choice out that there
- * would be without. */
+ * those of cuts, or those that a plan has shown. What is not offloaded, less than what is not, either, so that offloading
+ * leaves no choice out that there would be without. */
 void
 ortrain_budget_search_sort (OrtrainBudgetSearch *self, guint64 promise)
 {
