@@ -52,7 +52,8 @@ measure_work (const OrtrainMemoryPlan *plan, const OrtrainProvider *provider)
 {
   double work = 0;
   for (guint s = 0; s < plan->first_update; s++)
-    work += ortrain_provider_weigh_work (provider, plan->steps[s].flops, plan->steps[s].bytes_moved);
+    work += ortrain_provider_weigh_work (provider, ortrain_plan_step_get_dtype (&plan->steps[s]), plan->steps[s].flops,
+                                         plan->steps[s].bytes_moved);
   return work;
 }
 

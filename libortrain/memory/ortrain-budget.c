@@ -294,8 +294,9 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
           ortrain_budget_search_add_order (search, base);
           ortrain_budget_chain_add_choices (search);
           /* whether there is any that fits, the choices as they are may tell */
+          g_autoptr (OrtrainMemoryPlan) least_of_them = g_object_ref (base);
           if (budget->any)
-            ok = try_choices (&self, request, budget, base, NULL, FALSE, &least, &found, error);
+            ok = try_choices (&self, request, budget, base, NULL, FALSE, &least_of_them, &found, error);
           if (ok && found == NULL)
             ok = ortrain_budget_search_refine (search, base, request, budget, error) &&
                  try_choices (&self, request, budget, base, NULL, !budget->any, &least, &found, error);

@@ -35,7 +35,8 @@ exact_measure_work (OrtrainMemoryPlan *plan, const OrtrainProvider *provider)
 {
   double work = 0;
   for (guint s = 0; s < plan->first_update; s++)
-    work += ortrain_provider_weigh_work (provider, plan->steps[s].flops, plan->steps[s].bytes_moved);
+    work += ortrain_provider_weigh_work (provider, ortrain_plan_step_get_dtype (&plan->steps[s]), plan->steps[s].flops,
+                                         plan->steps[s].bytes_moved);
   return work;
 }
 
@@ -128,7 +129,8 @@ static void
 read_costs (ExactRun *run, const OrtrainMemoryPlan *plan, const OrtrainPlanStep *step, const OrtrainProvider *provider)
 {
   run->workspace = step->workspace != G_MAXUINT32 ? align (plan->values[step->workspace].bytes) : 0;
-  run->work = ortrain_provider_weigh_work (provider, step->flops, step->bytes_moved);
+  run->work =
+      ortrain_provider_weigh_work (provider, ortrain_plan_step_get_dtype (step), step->flops, step->bytes_moved);
 }
 
 /* ---- What runs again with some of its outputs ---- */

@@ -138,7 +138,7 @@ test_same_bits (gconstpointer name)
     }
   g_test_message ("%s: least %" G_GUINT64_FORMAT " by computing again, %" G_GUINT64_FORMAT " with offloading",
                   (const char *) name, least, least_offloaded);
-  if (g_str_equal (name, "bert") || g_str_equal (name, "unet"))
+  if (g_str_equal (name, "bert") || g_str_equal (name, "distilbert"))
     {
       g_assert_cmpuint (n_offloaded, >, 0);
       g_assert_cmpuint (least_offloaded, <, least);
@@ -162,7 +162,7 @@ static void
 test_missing_wait (void)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (TestModel) model = test_model_load ("unet");
+  g_autoptr (TestModel) model = test_model_load ("distilbert");
   g_autoptr (OrtrainMemoryPlan) whole = plan_at (model, ORTRAIN_OFFLOAD_OFF, 0);
   const guint64 least = find_least (model, ORTRAIN_OFFLOAD_ON, ortrain_memory_plan_get_peak_bytes (whole));
   g_autoptr (OrtrainMemoryPlan) plan = plan_at (model, ORTRAIN_OFFLOAD_ON, least);
@@ -209,7 +209,7 @@ static void
 test_folder (void)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (TestModel) model = test_model_load ("unet");
+  g_autoptr (TestModel) model = test_model_load ("distilbert");
   g_autoptr (OrtrainMemoryPlan) whole = plan_at (model, ORTRAIN_OFFLOAD_OFF, 0);
   const guint64 least = find_least (model, ORTRAIN_OFFLOAD_ON, ortrain_memory_plan_get_peak_bytes (whole));
   g_autofree char *folder = g_dir_make_tmp ("offload-XXXXXX", NULL);
@@ -273,7 +273,7 @@ static void
 test_full_disk (void)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (TestModel) model = test_model_load ("unet");
+  g_autoptr (TestModel) model = test_model_load ("distilbert");
   g_autoptr (OrtrainTensorDict) parameters = NULL;
   g_autoptr (OrtrainTrainingSession) session = make_least_session (model, &parameters);
   if (session == NULL)
@@ -295,7 +295,7 @@ static void
 test_lost_file (void)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (TestModel) model = test_model_load ("unet");
+  g_autoptr (TestModel) model = test_model_load ("distilbert");
   g_autoptr (OrtrainTensorDict) parameters = NULL;
   g_autoptr (OrtrainTrainingSession) session = make_least_session (model, &parameters);
   if (session == NULL)
@@ -320,7 +320,7 @@ static void
 test_advice (void)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (TestModel) model = test_model_load ("unet");
+  g_autoptr (TestModel) model = test_model_load ("distilbert");
   g_autoptr (OrtrainMemoryPlan) whole = plan_at (model, ORTRAIN_OFFLOAD_OFF, 0);
   const guint64 least = find_least (model, ORTRAIN_OFFLOAD_ON, ortrain_memory_plan_get_peak_bytes (whole));
   g_autoptr (OrtrainTrainingSession) off = make_session (model, ORTRAIN_OFFLOAD_OFF, least, NULL);
