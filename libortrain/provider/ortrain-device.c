@@ -67,7 +67,12 @@ static void
 look (OrtrainDevice *self)
 {
   g_mutex_lock (&self->mutex);
-  if (!self->is_known)
+  if (self->module == NULL) /* it was made by g_object_new(), as bindings can */
+    {
+      if (self->reason == NULL)
+        self->reason = g_strdup ("it belongs to no provider: ortrain_device_list() returns devices that do");
+    }
+  else if (!self->is_known)
     {
       const OrtrainProviderOptions options = { .n_threads = 1, .device_index = self->index };
       g_autoptr (GError) error = NULL;

@@ -160,7 +160,7 @@ class Documents(unittest.TestCase):
     def test_environment(self):
         """Each variable of the table sets its option, a file is stronger, and a bad value is told and left alone."""
         table = re.findall(r"^\| `(ORTRAIN_\w+)` \| `([\w-]+)`.*\| (\w+) \|$", (source / "doc" / "options.md").read_text(), re.M)
-        self.assertEqual(len(table), 22)
+        self.assertEqual(len(table), 23)
         code = ("import gi, json, sys; gi.require_version('Ortrain', '1.0'); from gi.repository import Ortrain\n"
                 "show = lambda value: str(getattr(value, 'value_nick', value))\n"
                 "for name, option, path in json.load(open('cases.json')):\n"
