@@ -3,6 +3,7 @@
 
 #include "core/ortrain-dtype-text-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
+#include "ops/ortrain-zero-sums-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <math.h>
@@ -82,7 +83,8 @@ grad_cast (OrtrainGradContext *ctx, GError **error)
 static const OrtrainOpDef ops[] = {
   { "Cast", "", 7, 1, 1, 1, 1, ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL,
     ORTRAIN_OP_POINTWISE | ORTRAIN_OP_VIEW_IF_SAME, 0, 0, infer_cast, grad_cast, NULL, NULL,
-    .scores = ORTRAIN_SCORES_KEPT, .weight_through = 1, .kind = ORTRAIN_OP_KIND_CAST },
+    .scores = ORTRAIN_SCORES_KEPT, .weight_through = 1, .kind = ORTRAIN_OP_KIND_CAST,
+    .zero_sums = ortrain_zero_sums_cast },
   { "CastLike", "", 15, 2, 2, 1, 1, ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL,
     ORTRAIN_OP_POINTWISE | ORTRAIN_OP_VIEW_IF_SAME, 0, 2, infer_cast_like, grad_cast, NULL, ".*",
     .scores = ORTRAIN_SCORES_KEPT, .weight_through = 1, .kind = ORTRAIN_OP_KIND_CAST_LIKE, .zero_grad_inputs = 2 },

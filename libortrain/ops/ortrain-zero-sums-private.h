@@ -39,4 +39,5 @@ void ortrain_zero_sums_add (OrtrainZeroSums *sums, OrtrainNode *node);
 void ortrain_zero_sums_where (OrtrainZeroSums *sums, OrtrainNode *node);
 void ortrain_zero_sums_transpose (OrtrainZeroSums *sums, OrtrainNode *node);
 void ortrain_zero_sums_same (OrtrainZeroSums *sums, OrtrainNode *node);
+void ortrain_zero_sums_cast (OrtrainZeroSums *sums, OrtrainNode *node);
 void ortrain_zero_sums_view (OrtrainZeroSums *sums, OrtrainNode *node);

@@ -447,6 +447,15 @@ ortrain_zero_sums_same (OrtrainZeroSums *sums, OrtrainNode *node)
     set (sums, y, get (sums, x).axes, get (sums, x).zero);
 }
 
+/* Rounding is left out of account, as everywhere here. */
+void
+ortrain_zero_sums_cast (OrtrainZeroSums *sums, OrtrainNode *node)
+{
+  OrtrainValue *x, *y;
+  if (get_first (node, &x, &y) && ortrain_dtype_is_floating (x->dtype) && ortrain_dtype_is_floating (y->dtype))
+    set (sums, y, get (sums, x).axes, get (sums, x).zero);
+}
+
 void
 ortrain_zero_sums_view (OrtrainZeroSums *sums, OrtrainNode *node)
 {

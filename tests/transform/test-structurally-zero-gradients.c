@@ -63,23 +63,26 @@ test_normalizations (void)
 }
 
 /* softmax (where (mask, low, q · (k + b)ᵀ)): b moves all scores of a row alike, also where some are masked, as long as
- * the softmax gives those nothing. */
+ * the softmax gives those nothing; and where it is computed in 16 bits, and b and its gradient are float32. */
 static gboolean
-vanishes_behind_mask (double low)
+vanishes_behind_mask (double low, OrtrainDType dtype)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
   const OrtrainDim rows[] = { ortrain_dim_int (3), ortrain_dim_int (5) },
                    keys[] = { ortrain_dim_int (4), ortrain_dim_int (5) },
                    scores[] = { ortrain_dim_int (3), ortrain_dim_int (4) };
-  OrtrainValue *q = ortrain_graph_new_input (graph, "q", ORTRAIN_DTYPE_FLOAT32, rows, 2);
-  OrtrainValue *k = ortrain_graph_new_input (graph, "k", ORTRAIN_DTYPE_FLOAT32, keys, 2);
+  OrtrainValue *q = ortrain_graph_new_input (graph, "q", dtype, rows, 2);
+  OrtrainValue *k = ortrain_graph_new_input (graph, "k", dtype, keys, 2);
   OrtrainValue *b = ortrain_graph_new_input (graph, "b", ORTRAIN_DTYPE_FLOAT32, keys + 1, 1);
   OrtrainValue *mask = ortrain_graph_new_input (graph, "mask", ORTRAIN_DTYPE_BOOL, scores, 2);
 #define NODE(op, n, ...)                                                                                               \
   ortrain_node_output (ortrain_graph_new_node (graph, "", op, NULL, (OrtrainValue *[]){ __VA_ARGS__ }, n, 1), 0)
-  OrtrainValue *x = NODE ("MatMul", 2, q, NODE ("Transpose", 1, NODE ("Add", 2, k, b)));
-  x = NODE ("Where", 3, mask, ortrain_graph_const_scalar (graph, ORTRAIN_DTYPE_FLOAT32, low), x);
+  OrtrainValue *bias = dtype != ORTRAIN_DTYPE_FLOAT32 ? NODE ("Cast", 1, b) : b;
+  if (bias != b)
+    ortrain_attributes_set_int (bias->producer->attributes, "to", dtype);
+  OrtrainValue *x = NODE ("MatMul", 2, q, NODE ("Transpose", 1, NODE ("Add", 2, k, bias)));
+  x = NODE ("Where", 3, mask, ortrain_graph_const_scalar (graph, dtype, low), x);
   x = NODE ("Softmax", 1, x);
   x = NODE ("ReduceMean", 1, NODE ("Mul", 2, x, x));
   ortrain_attributes_set_int (x->producer->attributes, "keepdims", 0);
@@ -102,8 +105,10 @@ vanishes_behind_mask (double low)
 static void
 test_mask (void)
 {
-  g_assert_true (vanishes_behind_mask (-3e38));
-  g_assert_false (vanishes_behind_mask (-10));
+  g_assert_true (vanishes_behind_mask (-3e38, ORTRAIN_DTYPE_FLOAT32));
+  g_assert_true (vanishes_behind_mask (-3e38, ORTRAIN_DTYPE_BFLOAT16));
+  g_assert_false (vanishes_behind_mask (-10, ORTRAIN_DTYPE_FLOAT32));
+  g_assert_false (vanishes_behind_mask (-10, ORTRAIN_DTYPE_BFLOAT16));
 }
 
 int
