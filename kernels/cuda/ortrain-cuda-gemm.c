@@ -31,6 +31,7 @@ struct _OrtrainCudaGemm
   guint n_algorithms, chosen;
   gsize workspace_bytes; /* of all of them */
   gboolean is_timed;     /* or need not be */
+  gint64 c_stride;       /* as it is set now */
   gsize scratch_at;      /* in the workspace, where products go that are only timed, and change no C; 0: it has none */
   char *key;             /* all that the choice depends on */
 };
@@ -103,6 +104,9 @@ describe (OrtrainCudaGemm *self, const OrtrainCudaProvider *provider)
          (s->gelu == ORTRAIN_CUDA_GELU_NONE ||
           lt->cublasLtMatmulDescSetAttribute (self->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &kept_ld,
                                               sizeof kept_ld) == CUBLAS_STATUS_SUCCESS) &&
+         (s->bias_stride == 0 ||
+          lt->cublasLtMatmulDescSetAttribute (self->desc, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &s->bias_stride,
+                                              sizeof s->bias_stride) == CUBLAS_STATUS_SUCCESS) &&
          make_layout (lt, &self->first, s->dtype, s->trans_b ? s->k : s->n, s->trans_b ? s->n : s->k, s->ldb,
                       s->n_batch, s->b_stride) &&
          make_layout (lt, &self->second, s->dtype, s->trans_a ? s->m : s->k, s->trans_a ? s->k : s->m, s->lda,
@@ -120,12 +124,14 @@ make_key (const OrtrainCudaGemm *self, const OrtrainCudaProvider *provider, guin
 {
   const OrtrainCudaGemmShape *s = &self->shape;
 #define NUMBER "%" G_GINT64_FORMAT " "
-  return g_strdup_printf ("%" G_GSIZE_FORMAT " %s, %d %d %d %d %d %d %d %d " NUMBER NUMBER NUMBER NUMBER NUMBER NUMBER
-                              NUMBER NUMBER NUMBER NUMBER "%" G_GSIZE_FORMAT " %" G_GUINT64_FORMAT " %u",
-                          self->lt->cublasLtGetVersion (), provider->identity, (int) s->dtype, (int) s->result_dtype,
-                          (int) get_compute_type (provider, s->dtype), s->trans_a != 0, s->trans_b != 0, (int) s->sums,
-                          s->adds_bias != 0, (int) s->gelu, s->m, s->n, s->k, s->lda, s->ldb, s->ldc, s->n_batch,
-                          s->a_stride, s->b_stride, s->c_stride, s->alignment, most_workspace, n_wanted);
+  return g_strdup_printf (
+      "%" G_GSIZE_FORMAT
+      " %s, %d %d %d %d %d %d %d %d " NUMBER NUMBER NUMBER NUMBER NUMBER NUMBER NUMBER NUMBER NUMBER NUMBER NUMBER
+      "%" G_GSIZE_FORMAT " %" G_GUINT64_FORMAT " %u",
+      self->lt->cublasLtGetVersion (), provider->identity, (int) s->dtype, (int) s->result_dtype,
+      (int) get_compute_type (provider, s->dtype), s->trans_a != 0, s->trans_b != 0, (int) s->sums, s->adds_bias != 0,
+      (int) s->gelu, s->m, s->n, s->k, s->lda, s->ldb, s->ldc, s->n_batch, s->a_stride, s->b_stride, s->c_stride,
+      s->bias_stride, s->alignment, most_workspace, n_wanted);
 #undef NUMBER
 }
 
@@ -263,6 +269,7 @@ ortrain_cuda_gemm_new (const OrtrainKernelSetup *setup, const OrtrainCudaGemmSha
   cublasLtHandle_t handle = ortrain_cuda_context_get_blas (provider->context);
   OrtrainCudaGemm *self = g_new0 (OrtrainCudaGemm, 1);
   self->shape = *shape;
+  self->c_stride = shape->c_stride;
   self->lt = lt;
   if (handle != NULL && shape->n_batch <= G_MAXINT32 && describe (self, provider) && choose (self, provider, handle))
     {
@@ -312,6 +319,27 @@ multiply (gpointer data)
   return self->status == CUBLAS_STATUS_SUCCESS;
 }
 
+static gboolean
+set_stride (const OrtrainCudaGemm *self, cublasLtMatrixLayout_t layout, gint64 stride)
+{
+  return self->shape.n_batch == 1 ||
+         self->lt->cublasLtMatrixLayoutSetAttribute (layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                                     sizeof stride) == CUBLAS_STATUS_SUCCESS;
+}
+
+void
+ortrain_cuda_gemm_set_strides (OrtrainCudaGemm *self, const OrtrainKernelCall *call, gint64 a, gint64 b, gint64 c,
+                               gint64 bias)
+{
+  self->c_stride = c;
+  if (!set_stride (self, self->first, b) || !set_stride (self, self->second, a) ||
+      !set_stride (self, self->result, c) ||
+      (self->shape.bias_stride != 0 &&
+       self->lt->cublasLtMatmulDescSetAttribute (self->desc, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &bias,
+                                                 sizeof bias) != CUBLAS_STATUS_SUCCESS))
+    ortrain_cuda_fail (call, "cuBLASLt takes no batch of matrices at these distances");
+}
+
 /* Runs the product with each algorithm, unless it is known which one is the fastest. Where the result depends on what C holds,
  * it goes elsewhere meanwhile. */
 static void
@@ -331,8 +359,11 @@ find_fastest (Product *product, gboolean keeps_result)
     self->chosen = (guint) known;
   else
     {
-      if (keeps_result)
-        tried.result = product->workspace + self->scratch_at;
+      if (keeps_result) /* it has room for results at the shape's distances */
+        {
+          tried.result = product->workspace + self->scratch_at;
+          set_stride (self, self->result, self->shape.c_stride);
+        }
       for (tried.algorithm = 0; tried.algorithm < self->n_algorithms; tried.algorithm++)
         {
           const double time = ortrain_cuda_choices_time (product->stream, multiply, &tried);
@@ -342,6 +373,8 @@ find_fastest (Product *product, gboolean keeps_result)
               self->chosen = tried.algorithm;
             }
         }
+      if (keeps_result)
+        set_stride (self, self->result, self->c_stride);
       if (least < INFINITY)
         ortrain_cuda_choices_write_fastest (FASTEST_KIND, self->key, names, N_WORDS, self->chosen);
     }

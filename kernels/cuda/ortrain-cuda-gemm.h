@@ -34,6 +34,7 @@ typedef struct
   gint64 lda, ldb, ldc;
   gint64 n_batch;                      /* 1 for one product */
   gint64 a_stride, b_stride, c_stride; /* from product to product, in elements */
+  gint64 bias_stride;                  /* likewise, of biases, or of sums */
   gsize alignment;                     /* of all matrices of the batch, in bytes; 0: that of operands */
   double alpha;
   gboolean may_accumulate; /* beta will perhaps never be 0: to time algorithms, the workspace then has room for C */
@@ -48,6 +49,10 @@ OrtrainCudaGemm *ortrain_cuda_gemm_new (const OrtrainKernelSetup *setup, const O
 void ortrain_cuda_gemm_free (OrtrainCudaGemm *self);
 /* What ortrain_cuda_gemm_run () needs, aligned to 64. */
 gsize ortrain_cuda_gemm_get_workspace_bytes (const OrtrainCudaGemm *self);
+
+/* For run, before the product: distances that are known only then. They are multiples of the shape's alignment. */
+void ortrain_cuda_gemm_set_strides (OrtrainCudaGemm *self, const OrtrainKernelCall *call, gint64 a, gint64 b, gint64 c,
+                                    gint64 bias);
 
 typedef enum
 {

@@ -181,6 +181,9 @@ struct _OrtrainOpDef
    * what it is computed of as output 1; the one that computes the gradient of Gelu with tanh of this product and a value
    * with as many elements. NULL: none. */
   const char *with_bias, *with_bias_and_gelu, *with_gelu_gradient;
+  /* The operator that multiplies input 0 by three matrices, as this does by one, adds a vector to each, and has the results
+   * side by side. NULL: none. */
+  const char *by_three;
   /* The operator that computes this of the sum of input 0 and an input behind all others, and has that sum as an output
    * behind all others. NULL: none. */
   const char *of_sum;

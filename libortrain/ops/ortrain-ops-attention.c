@@ -594,6 +594,7 @@ static const OrtrainOpDef ops[] = {
     .broadcast_inputs = 1 << 1, .input_roles = { [1] = "mask", [2] = "bias", [3] = "ratio" }, .expand = ortrain_body_packed_attention },
   { .name = "PackedAttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 4, .max_inputs = 8, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".00f*ffb", .scalar_inputs = 3 << 6, .infer = infer_packed_attention_grad, .broadcast_inputs = 1 << 4,
+    .zero_sums = ortrain_zero_sums_packed_attention_grad,
     .expand = ortrain_body_packed_attention_grad },
 };
 /* clang-format on */

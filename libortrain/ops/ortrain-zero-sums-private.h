@@ -26,6 +26,8 @@ void ortrain_zero_sums_gather_elements_grad (OrtrainZeroSums *sums, OrtrainNode 
 void ortrain_zero_sums_tile_grad (OrtrainZeroSums *sums, OrtrainNode *node);
 void ortrain_zero_sums_softmax_grad (OrtrainZeroSums *sums, OrtrainNode *node);
 void ortrain_zero_sums_attention_grad (OrtrainZeroSums *sums, OrtrainNode *node);
+void ortrain_zero_sums_packed_attention_grad (OrtrainZeroSums *sums, OrtrainNode *node);
+void ortrain_zero_sums_packed_linear_grad (OrtrainZeroSums *sums, OrtrainNode *node);
 void ortrain_zero_sums_relative_attention_grad (OrtrainZeroSums *sums, OrtrainNode *node);
 void ortrain_zero_sums_layer_norm_grad (OrtrainZeroSums *sums, OrtrainNode *node);
 void ortrain_zero_sums_batch_norm_grad (OrtrainZeroSums *sums, OrtrainNode *node);

@@ -274,6 +274,35 @@ ortrain_zero_sums_attention_grad (OrtrainZeroSums *sums, OrtrainNode *node)
     set (sums, dk, (ortrain_attributes_get_int (node->attributes, "packed", 0) & 2) ? 1u << 1 : 1u << 2, FALSE);
 }
 
+/* [batch, length, 3, heads, width], of which the keys' part is the second: no set of axes says that. Whoever takes the parts
+ * apart looks for this function. */
+void
+ortrain_zero_sums_packed_attention_grad (OrtrainZeroSums *sums, OrtrainNode *node)
+{
+}
+
+/* The gradient of the keys' bias, where dy [m, 3·n] is a view of what the above returns. */
+void
+ortrain_zero_sums_packed_linear_grad (OrtrainZeroSums *sums, OrtrainNode *node)
+{
+  const OrtrainValue *dy = ortrain_node_input (node, 1), *db = ortrain_node_output (node, 4), *parts = dy;
+  while (parts != NULL && parts->producer != NULL && ortrain_node_has_flag (parts->producer, ORTRAIN_OP_VIEW))
+    parts = ortrain_node_input (parts->producer, 0);
+  const OrtrainNode *attention = parts != NULL ? parts->producer : NULL;
+  if (db == NULL || attention == NULL || attention->op == NULL ||
+      attention->op->zero_sums != ortrain_zero_sums_packed_attention_grad || parts->rank != 5 || dy->rank != 2)
+    return;
+  gint64 n_columns = 1;
+  for (gint d = 2; d < 5; d++)
+    {
+      if (!ortrain_dim_is_int (parts->dims[d]))
+        return;
+      n_columns *= parts->dims[d].value;
+    }
+  if (ortrain_dim_equal (dy->dims[1], ortrain_dim_int (n_columns)))
+    set (sums, db, 0, TRUE);
+}
+
 /* What is added to all keys of positions changes all scores of a row alike; to keys, if they are not multiplied with
  * positions. */
 void

@@ -188,7 +188,8 @@ make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph
 {
   g_autoptr (OrtrainGraph) copy = copy_graph (self, source);
   const gboolean optimize = ortrain_session_options_get_optimize (self->options);
-  if ((optimize && !ortrain_optimize_symbolic_graph (copy, error)) || !apply_precision (self, copy, error))
+  if ((optimize && !ortrain_optimize_symbolic_graph (copy, ortrain_execution_get_provider (self->execution), error)) ||
+      !apply_precision (self, copy, error))
     return NULL;
   const OrtrainExecutorConfig config = {
     .execution = self->execution,

@@ -83,10 +83,11 @@ typedef struct
 } OrtrainTrainingGraph;
 
 /* model_graph is not changed. padding_rows: what ortrain_padding_rows_find() gave; the options go before it. detached: what
- * ortrain_stop_gradient_find_detached() gave, or NULL. */
+ * ortrain_stop_gradient_find_detached() gave, or NULL. provider: that will run it, or NULL. */
 OrtrainTrainingGraph *ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options,
                                                   const OrtrainUpdateRule *rule, GHashTable *padding_rows,
-                                                  GHashTable *detached, GError **error);
+                                                  GHashTable *detached, const OrtrainProvider *provider,
+                                                  GError **error);
 /* The same with updates by another rule; for one of an undecided rule. */
 OrtrainTrainingGraph *ortrain_training_graph_new_with_rule (const OrtrainTrainingGraph *graph,
                                                             const OrtrainUpdateRule *rule, GError **error);

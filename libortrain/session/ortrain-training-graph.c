@@ -370,7 +370,7 @@ recompute (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, GError *
 
 static gboolean
 build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule,
-                GError **error)
+                const OrtrainProvider *provider, GError **error)
 {
   OrtrainGraph *graph = self->training;
   if (!make_layers_train (graph, error))
@@ -382,7 +382,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
   ortrain_graph_remove_dead (graph);
-  if (!ortrain_optimize_symbolic_graph (graph, error))
+  if (!ortrain_optimize_symbolic_graph (graph, provider, error))
     return FALSE;
 
   if (!ortrain_precision_apply (graph, options, error) ||
@@ -530,7 +530,8 @@ stop_gradients (OrtrainGraph *base, OrtrainTrainingOptions *options, GHashTable 
 
 OrtrainTrainingGraph *
 ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule,
-                            GHashTable *padding_rows, GHashTable *detached, GError **error)
+                            GHashTable *padding_rows, GHashTable *detached, const OrtrainProvider *provider,
+                            GError **error)
 {
   g_autoptr (OrtrainTrainingGraph) self = training_graph_alloc ();
   if (!check_padding_rows (model_graph, options, error))
@@ -612,12 +613,13 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
   ortrain_graph_drop_blocked_outputs (self->evaluation_loss);
   ortrain_graph_remove_dead (self->evaluation);
   ortrain_graph_remove_dead (self->evaluation_loss);
-  if (!ortrain_optimize_symbolic_graph (self->evaluation, error) ||
-      !ortrain_optimize_symbolic_graph (self->evaluation_loss, error))
+  if (!ortrain_optimize_symbolic_graph (self->evaluation, provider, error) ||
+      !ortrain_optimize_symbolic_graph (self->evaluation_loss, provider, error))
     return NULL;
 
   self->training = ortrain_graph_clone (base);
-  if (!build_training (self, options, rule, error) || !finish_evaluation (self, self->evaluation, options, error) ||
+  if (!build_training (self, options, rule, provider, error) ||
+      !finish_evaluation (self, self->evaluation, options, error) ||
       !finish_evaluation (self, self->evaluation_loss, options, error))
     return NULL;
   OrtrainGraph *const noted[] = { self->training, model_graph, self->evaluation };

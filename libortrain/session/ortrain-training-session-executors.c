@@ -76,7 +76,8 @@ bind_without_declarations (OrtrainTrainingSession *self, OrtrainTrainingRun run,
   g_autoptr (GHashTable) detached = ortrain_stop_gradient_find_detached (self->model);
   g_autoptr (OrtrainGraph) source = ortrain_model_make_undeclared_graph (self->model, NULL);
   g_autoptr (OrtrainTrainingGraph) graph =
-      source != NULL ? ortrain_training_graph_new (source, self->options, &self->rule, padding_rows, detached, NULL)
+      source != NULL ? ortrain_training_graph_new (source, self->options, &self->rule, padding_rows, detached,
+                                                   ortrain_execution_get_provider (self->execution), NULL)
                      : NULL;
   if (graph == NULL || !same_tensors (graph->parameters, self->graph->parameters) ||
       !same_tensors (graph->buffers, self->graph->buffers) ||

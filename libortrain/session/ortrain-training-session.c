@@ -194,6 +194,20 @@ get_graph (OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
   return ortrain_model_make_known_graph (model, (const char *const *) names, error);
 }
 
+static OrtrainProvider *
+open_provider (OrtrainTrainingOptions *options, GError **error)
+{
+  const OrtrainProviderOptions provider_options = {
+    .device_index = ortrain_training_options_get_device_index (options),
+    .n_threads = ortrain_training_options_get_threads (options),
+    .fixed_partition = ortrain_training_options_get_deterministic (options),
+    .memory_limit = ortrain_training_options_get_device_memory_limit (options),
+    .conv_algo_search = ortrain_training_options_get_cudnn_conv_algo_search (options),
+    .allow_tf32 = ortrain_training_options_get_allow_tf32 (options),
+  };
+  return ortrain_provider_open (ortrain_training_options_get_provider (options), &provider_options, error);
+}
+
 static gboolean
 build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
 {
@@ -210,8 +224,11 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   if (!ortrain_optimizer_check_state_precision (optimizer, error) ||
       !ortrain_precision_check (model_graph, options, &self->rule, error))
     return FALSE;
+  g_autoptr (OrtrainProvider) provider = open_provider (options, error);
   g_autoptr (OrtrainTrainingGraph) graph =
-      ortrain_training_graph_new (model_graph, options, &self->rule, padding_rows, detached, error);
+      provider != NULL
+          ? ortrain_training_graph_new (model_graph, options, &self->rule, padding_rows, detached, provider, error)
+          : NULL;
   if (graph == NULL)
     return FALSE;
   self->model = g_object_ref (model);
@@ -221,17 +238,7 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   self->seed = ortrain_training_options_get_seed (options);
   self->each_loss = g_new0 (double, graph->counts->len);
   self->each_weight = g_new0 (double, graph->counts->len);
-  const OrtrainProviderOptions provider_options = {
-    .device_index = ortrain_training_options_get_device_index (options),
-    .n_threads = ortrain_training_options_get_threads (options),
-    .fixed_partition = ortrain_training_options_get_deterministic (options),
-    .memory_limit = ortrain_training_options_get_device_memory_limit (options),
-    .conv_algo_search = ortrain_training_options_get_cudnn_conv_algo_search (options),
-    .allow_tf32 = ortrain_training_options_get_allow_tf32 (options),
-  };
-  g_autoptr (OrtrainProvider) provider =
-      ortrain_provider_open (ortrain_training_options_get_provider (options), &provider_options, error);
-  if (provider == NULL || (self->execution = ortrain_execution_new (provider, NULL, error)) == NULL)
+  if ((self->execution = ortrain_execution_new (provider, NULL, error)) == NULL)
     return FALSE;
   self->store = ortrain_parameter_store_new (graph, &self->rule, optimizer, self->execution, error);
   if (self->store == NULL)

@@ -10,6 +10,7 @@
 #include "transform/ortrain-fuse-linear-gradients-private.h"
 #include "transform/ortrain-fuse-linear-private.h"
 #include "transform/ortrain-fuse-residuals-private.h"
+#include "transform/ortrain-pack-linear-private.h"
 #include "transform/ortrain-reuse-outputs-private.h"
 #include "transform/ortrain-specialize-private.h"
 
@@ -99,6 +100,7 @@ static const Pass symbolic_passes[] = {
   { "widen-sums", ortrain_widen_sums },
   { "remove-dead", remove_dead },
   { "pack-attention", ortrain_pack_attention },
+  { "pack-linear", .run_for = ortrain_pack_linear },
   { "remove-dead", remove_dead },
 };
 
@@ -152,9 +154,9 @@ run (const Pass *passes, guint n, OrtrainGraph *graph, const OrtrainProvider *pr
 }
 
 gboolean
-ortrain_optimize_symbolic_graph (OrtrainGraph *graph, GError **error)
+ortrain_optimize_symbolic_graph (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
 {
-  return run (symbolic_passes, G_N_ELEMENTS (symbolic_passes), graph, NULL, error);
+  return run (symbolic_passes, G_N_ELEMENTS (symbolic_passes), graph, provider, error);
 }
 
 gboolean

@@ -3,6 +3,7 @@
 #include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-fuse-attention-private.h"
 #include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-pack-attention-private.h"
 
 #include <string.h>
 
@@ -82,16 +83,19 @@ match_lookups (OrtrainNode *node)
   return fits ? packed : NULL;
 }
 
-static gboolean
-pack (OrtrainNode *node, GError **error)
+gboolean
+ortrain_attention_may_be_packed (OrtrainNode *node)
+{
+  return node->op != NULL && node->op->of_packed != NULL && ortrain_node_output (node, 1) == NULL &&
+         ortrain_node_input (node, 4) == NULL && !ortrain_pattern_carries_gradient (ortrain_node_input (node, 3), 0);
+}
+
+gboolean
+ortrain_attention_read_packed (OrtrainNode *node, OrtrainValue *packed, GError **error)
 {
   static const gint64 swap_middle[] = { 0, 2, 1, 3 };
   OrtrainGraph *graph = node->graph;
   const gint64 order = ortrain_attributes_get_int (node->attributes, "packed", 0);
-  OrtrainValue *packed = (order & 7) == 7 ? match_split (node) : (order & 7) == 0 ? match_lookups (node) : NULL;
-  if (packed == NULL || ortrain_node_output (node, 1) != NULL || ortrain_node_input (node, 4) != NULL ||
-      ortrain_pattern_carries_gradient (ortrain_node_input (node, 3), 0))
-    return TRUE;
   OrtrainValue *operands[] = { packed, ortrain_node_input (node, 3), NULL, ortrain_node_input (node, 5),
                                ortrain_node_input (node, 6) };
   OrtrainNode *whole = ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, node->op->of_packed, node->name,
@@ -111,6 +115,17 @@ pack (OrtrainNode *node, GError **error)
     }
   ortrain_value_replace_uses (ortrain_node_output (node, 0), y);
   return TRUE;
+}
+
+static gboolean
+pack (OrtrainNode *node, GError **error)
+{
+  const gint64 order = ortrain_attributes_get_int (node->attributes, "packed", 0);
+  if ((order & 7) != 7 && (order & 7) != 0)
+    return TRUE;
+  OrtrainValue *packed = (order & 7) == 7 ? match_split (node) : match_lookups (node);
+  return packed == NULL || !ortrain_attention_may_be_packed (node) ||
+         ortrain_attention_read_packed (node, packed, error);
 }
 
 gboolean

@@ -8,7 +8,15 @@
 static const char *const covered_by_models[] = { "Elementwise", NULL };
 
 /* Those that only devices with a library for them have a kernel for; tests/simt compares kernel and body. */
-static const char *const of_devices[] = {
-  "Linear",           "LinearGelu",          "LinearGeluGrad", "LinearGrad", "AddLayerNormalization",
-  "AddLayerNormGrad", "AddRMSNormalization", "AddRMSNormGrad", NULL
-};
+static const char *const of_devices[] = { "Linear",
+                                          "LinearGelu",
+                                          "LinearGeluGrad",
+                                          "LinearGrad",
+                                          "AddLayerNormalization",
+                                          "AddLayerNormGrad",
+                                          "AddRMSNormalization",
+                                          "AddRMSNormGrad",
+                                          "PackedLinear",
+                                          "PackedLinearInputGrad",
+                                          "PackedLinearGrad",
+                                          NULL };

@@ -214,6 +214,8 @@ static const OrtrainGradientCase cases[] = {
   { "FusedMatMul", "f[2,3,2];f[2,3,4]", "transA=1 alpha=0.5f", 1, "org.ortrain" },
   { "FusedMatMul", "f[2,3];f[4,3]", "transB=1", 1, "org.ortrain" },
   { "FusedMatMul", "f[3,2];f[4,3]", "transA=1 transB=1", 1, "org.ortrain" },
+  { "PackedLinear", "f[2,3,4];f[4,5];f[4,5];f[4,5];f[5];f[5];f[5]", NULL, 1, "org.ortrain" },
+  { "PackedLinear", "f[3,2];f[4,2];f[4,2];f[4,2]", "transB=1", 1, "org.ortrain" },
   { "Einsum", "f[2,3];f[3,4]", "equation='ij,jk->ik'" },
   { "Einsum", "f[2,3,4]", "equation='ijk->ki'" },
   { "Einsum", "f[2,3];f[2,4]", "equation='bi,bj->bij'" },

@@ -6,6 +6,7 @@
 #include "host-context.h"
 #include "ops/ortrain-body-private.h"
 #include "transform/ortrain-evaluate-private.h"
+#include "transform/ortrain-optimizer-private.h"
 #include "transform/ortrain-specialize-private.h"
 
 #include <math.h>
@@ -285,8 +286,8 @@ interpret (OrtrainGraph *source, GArray *feeds, GHashTable *wanted, GError **err
                                             g_hash_table_contains (shape_inputs, feed->value) ? feed->tensor : NULL };
     }
   g_autoptr (OrtrainGraph) graph = ortrain_specialize (source, inputs, feeds->len, error);
-  if (graph == NULL)
-    return FALSE;
+  if (graph == NULL || !ortrain_complete_static_graph (graph, ortrain_provider_get_host (), error))
+    return FALSE; /* operators of devices alone run by their bodies */
   g_autoptr (GHashTable) tensors = g_hash_table_new_full (NULL, NULL, NULL, g_object_unref);
   for (guint i = 0; i < feeds->len; i++)
     {

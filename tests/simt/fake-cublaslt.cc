@@ -42,7 +42,7 @@ struct OrtrainFakeMatmulDesc
   int32_t mode, trans_a, trans_b;
   uint32_t epilogue;
   void *bias, *aux;
-  int64_t aux_ld;
+  int64_t aux_ld, bias_stride;
 };
 
 struct OrtrainFakeMatrixLayout
@@ -138,7 +138,7 @@ multiply (const Product &p)
     {
       pack (a, p.in_a, p.a, batch * p.a.offset, p.desc.trans_a);
       pack (b, p.in_b, p.b, batch * p.b.offset, p.desc.trans_b);
-      const int64_t c_first = batch * p.c.offset, d_first = batch * p.d.offset;
+      const int64_t c_first = batch * p.c.offset, d_first = batch * p.d.offset, of_bias = batch * p.desc.bias_stride;
       std::vector<double> bias_gradient ((size_t) m, 0.0);
       for (int64_t j = 0; j < n; j++)
         {
@@ -156,7 +156,7 @@ multiply (const Product &p)
               if (beta != 0)
                 y += beta * load (p.in_c, c_first + i + j * p.c.ld, p.c.type);
               if (epilogue & CUBLASLT_EPILOGUE_BIAS)
-                y += load (p.desc.bias, i, bias_type);
+                y += load (p.desc.bias, of_bias + i, bias_type);
               if (epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS)
                 store (p.desc.aux, i + j * p.desc.aux_ld, p.d.type, y);
               if (epilogue == CUBLASLT_EPILOGUE_RELU || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS)
@@ -171,7 +171,7 @@ multiply (const Product &p)
             }
         }
       for (int64_t i = 0; i < m && epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD; i++)
-        store (p.desc.bias, i, bias_type, bias_gradient[(size_t) i]);
+        store (p.desc.bias, of_bias + i, bias_type, bias_gradient[(size_t) i]);
       if (epilogue == CUBLASLT_EPILOGUE_BGRADA || epilogue == CUBLASLT_EPILOGUE_BGRADB)
         {
           const bool of_a = epilogue == CUBLASLT_EPILOGUE_BGRADA;
@@ -180,7 +180,7 @@ multiply (const Product &p)
               double sum = 0;
               for (int64_t l = 0; l < k; l++)
                 sum += (double) (of_a ? a[(size_t) (l * m + i)] : b[(size_t) (i * k + l)]);
-              store (p.desc.bias, i, bias_type, sum);
+              store (p.desc.bias, of_bias + i, bias_type, sum);
             }
         }
     }
@@ -265,6 +265,8 @@ cublasLtMatmulDescSetAttribute (cublasLtMatmulDesc_t desc, cublasLtMatmulDescAtt
       return take (&desc->epilogue, value, n_bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return take (&desc->bias, value, n_bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE:
+      return take (&desc->bias_stride, value, n_bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
       return take (&desc->aux, value, n_bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
@@ -360,7 +362,10 @@ cublasLtMatmulAlgoGetHeuristic (cublasLtHandle_t handle, cublasLtMatmulDesc_t de
   ortrain_fake_cuda_count ("blas-heuristics");
   const bool sums = desc->epilogue == CUBLASLT_EPILOGUE_BGRADA || desc->epilogue == CUBLASLT_EPILOGUE_BGRADB;
   const bool gelu = desc->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || desc->epilogue == CUBLASLT_EPILOGUE_DGELU;
-  if (!fits (desc, a, b, c, d) || n_wanted < 1 || (sums && getenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS") != nullptr) ||
+  const bool of_batch = d->n_batch > 1 && desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+  if (!fits (desc, a, b, c, d) || n_wanted < 1 ||
+      (of_batch && getenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_BATCHES") != nullptr) ||
+      (sums && getenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS") != nullptr) ||
       (gelu && getenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_GELU") != nullptr))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   for (int i = 0; i < std::min (n_wanted, N_ALGORITHMS); i++, ++*n_found)

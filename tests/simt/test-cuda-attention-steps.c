@@ -127,12 +127,13 @@ make_feeds (guint seed)
 
 typedef struct
 {
-  const char *provider, *disabled; /* pass */
+  const char *provider, *disabled; /* passes beside pack-linear */
   OrtrainPrecision precision;
   guint level;
   const char *frozen; /* pattern, or NULL */
   guint64 seed;
   gboolean deterministic;
+  gboolean packs;   /* one product for queries, keys and values, and one gradient of them; else three */
   double fed_ratio; /* where the model has such an input */
 } Setting;
 
@@ -142,6 +143,7 @@ typedef struct
   gsize bytes;             /* planned */
   guint64 dnn_runs;        /* of the first step: later ones are CUDA graphs */
   guint n_reused, n_grads; /* gradients with y, and all */
+  guint n_packed;          /* of attention of one value */
 } Result;
 
 static void
@@ -150,7 +152,9 @@ count_gradients (OrtrainMemoryPlan *plan, Result *result)
   guint n_steps;
   const OrtrainPlanStep *steps = ortrain_memory_plan_peek_steps (plan, &n_steps);
   for (guint s = 0; s < n_steps; s++)
-    if (g_str_equal (steps[s].node->op_type, "AttentionGrad"))
+    if (g_str_equal (steps[s].node->op_type, "PackedAttentionGrad"))
+      result->n_packed++;
+    else if (g_str_equal (steps[s].node->op_type, "AttentionGrad"))
       {
         result->n_grads++;
         result->n_reused += steps[s].node->inputs->len > 9 && steps[s].node->inputs->pdata[9] != NULL;
@@ -194,8 +198,9 @@ train (OrtrainModel *model, const Setting *setting)
 {
   Result result = { 0 };
   g_autoptr (GError) error = NULL;
-  if (setting->disabled != NULL)
-    g_setenv ("ORTRAIN_DISABLE_PASSES", setting->disabled, TRUE);
+  g_autofree char *disabled =
+      g_strjoin (",", setting->disabled != NULL ? setting->disabled : "", setting->packs ? NULL : "pack-linear", NULL);
+  g_setenv ("ORTRAIN_DISABLE_PASSES", disabled, TRUE);
   g_autoptr (OrtrainTrainingSession) session = make_session (model, setting);
   for (guint s = 0; s < N_STEPS; s++)
     {
@@ -244,6 +249,37 @@ test_reuse (gconstpointer data)
   g_assert_cmpuint (a.bytes, <=, b.bytes);
   compare_losses (&a, &b, 1e-3);
   compare_losses (&a, &c, 2e-2);
+}
+
+/* One product for queries, keys and values: with dropout and without, where layers run again, and where weights are frozen. */
+static void
+test_packed (gconstpointer data)
+{
+  static const double ratios[] = { 0, 0.3 };
+  static const char *const frozen[] = { NULL, "*.k.weight", "*.bias", "*.weight" };
+  const OrtrainPrecision precision = GPOINTER_TO_UINT (data);
+  const double limit = precision == ORTRAIN_PRECISION_F32 ? 1e-4 : 1e-3;
+  for (guint r = 0; r < G_N_ELEMENTS (ratios); r++)
+    {
+      g_autoptr (OrtrainModel) model = build_model (ratios[r]);
+      for (guint level = 0; level < 2; level++)
+        for (guint f = 0; f < G_N_ELEMENTS (frozen); f++)
+          {
+            const Setting packs = { "cuda", NULL, precision, level, frozen[f], .seed = 3, .packs = TRUE };
+            Setting apart = packs, cpu = packs;
+            apart.packs = FALSE;
+            cpu.provider = "cpu";
+            const Result a = train (model, &packs), b = train (model, &apart), c = train (model, &cpu);
+            const gboolean hoped = frozen[f] == NULL || g_str_equal (frozen[f], "*.bias");
+            g_test_message ("%s, level %u: %" G_GSIZE_FORMAT " bytes, %" G_GSIZE_FORMAT " apart",
+                            frozen[f] != NULL ? frozen[f] : "all", level, a.bytes, b.bytes);
+            g_assert_cmpuint (a.n_packed, ==, hoped ? N_LAYERS : 0);
+            g_assert_cmpuint (b.n_packed, ==, 0);
+            g_assert_cmpuint (c.n_packed, ==, 0); /* the CPU has nothing of it */
+            compare_losses (&a, &b, limit);
+            compare_losses (&a, &c, precision == ORTRAIN_PRECISION_F32 ? 1e-4 : 2e-2);
+          }
+    }
 }
 
 /* Where nothing is gained by it, plans are what they were. */
@@ -484,6 +520,9 @@ main (int argc, char *argv[])
       g_autofree char *path = g_strdup_printf ("/cuda-attention-steps/reuse/level-%u", level);
       g_test_add_data_func (path, GUINT_TO_POINTER (level), test_reuse);
     }
+  g_test_add_data_func ("/cuda-attention-steps/packed/float32", GUINT_TO_POINTER (ORTRAIN_PRECISION_F32), test_packed);
+  g_test_add_data_func ("/cuda-attention-steps/packed/bfloat16", GUINT_TO_POINTER (ORTRAIN_PRECISION_BF16),
+                        test_packed);
   g_test_add_func ("/cuda-attention-steps/unused", test_unused);
   for (guint level = 0; level < 3; level++)
     {
