@@ -19,8 +19,8 @@ typedef struct
   OrtrainDType dtype, result_dtype;
   gint64 m, n, k; /* x: [m, k]; y: [m, 3 · n] */
   gsize element_bytes, result_bytes;
-  gsize alignment;  /* of the matrices of a batch */
-  gsize at;         /* in the workspace: sums, or weights side by side */
+  gsize alignment; /* of the matrices of a batch */
+  gsize at;        /* in the workspace: sums, or weights side by side */
   gboolean has_sums, wants_sums;
   OrtrainDType bias_dtypes[N_PARTS];
   gsize n_bytes[2 * N_PARTS]; /* of outputs */
@@ -126,8 +126,8 @@ prepare_forward (OrtrainKernelSetup *setup, GError **error)
   shape.c_stride = self->n;
   shape.bias_stride = adds_bias ? self->n : 0;
   self->batch = ortrain_cuda_gemm_new (setup, &shape, NULL);
-  if (self->batch == NULL && !ortrain_cuda_fall_back (setup, "product-fallbacks",
-                                                      "cuBLASLt has no batch of products with a bias each", error))
+  if (self->batch == NULL &&
+      !ortrain_cuda_fall_back (setup, "product-fallbacks", "cuBLASLt has no batch of products with a bias each", error))
     return FALSE;
   setup->workspace_bytes = ortrain_cuda_gemm_get_workspace_bytes (self->single);
   if (self->batch != NULL)
@@ -204,8 +204,8 @@ prepare_input_grad (OrtrainKernelSetup *setup, GError **error)
 /* w0, w1, w2: rows of `length` units each → y: a row of each, side by side. A row of blocks for each of them. */
 template <typename T, bool Small>
 static __global__ void
-__launch_bounds__ (ORTRAIN_CUDA_BLOCK) pack_kernel (const T *w0, const T *w1, const T *w2, T *y, gint64 n,
-                                                    OrtrainDivisor length)
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+    pack_kernel (const T *w0, const T *w1, const T *w2, T *y, gint64 n, OrtrainDivisor length)
 {
   const unsigned part = blockIdx.y;
   const T *w = part == 0 ? w0 : part == 1 ? w1 : w2;
@@ -261,8 +261,7 @@ run_input_grad (const OrtrainKernelCall *call)
       all = (guint8 *) call->workspace + self->at;
       pack (call, self, (gpointer) all);
     }
-  ortrain_cuda_gemm_run (self->single, call, call->inputs[0], all, NULL, NULL, call->outputs[0], beta,
-                         call->workspace);
+  ortrain_cuda_gemm_run (self->single, call, call->inputs[0], all, NULL, NULL, call->outputs[0], beta, call->workspace);
 }
 
 /* ---- gradients of weights and biases ---- */

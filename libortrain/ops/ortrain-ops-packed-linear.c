@@ -68,8 +68,7 @@ infer_packed_linear (OrtrainInferContext *ctx, GError **error)
                                " elements, the weights are for %" G_GINT64_FORMAT,
                                k.value, k_w.value);
   memcpy (dims, ortrain_infer_get_dims (ctx, 0), (gsize) rank * sizeof (OrtrainDim));
-  dims[rank - 1] =
-      ortrain_dim_mul (ctx->dims, ortrain_infer_get_dim (ctx, 1, !transposed), ortrain_dim_int (N_PARTS));
+  dims[rank - 1] = ortrain_dim_mul (ctx->dims, ortrain_infer_get_dim (ctx, 1, !transposed), ortrain_dim_int (N_PARTS));
   ortrain_infer_set (ctx, 0, dtype, dims, rank);
   return TRUE;
 }
@@ -165,18 +164,17 @@ gradient_packed_linear (OrtrainGradContext *ctx, GError **error)
     {
       OrtrainValue *operands[] = { dy, ortrain_grad_input (ctx, 1), ortrain_grad_input (ctx, 2),
                                    ortrain_grad_input (ctx, 3) };
-      ortrain_grad_set (ctx, 0,
-                        ortrain_node_output (ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "PackedLinearInputGrad", operands,
-                                                                G_N_ELEMENTS (operands), 1,
-                                                                make_attributes (ctx, "transB")),
-                                             0));
+      ortrain_grad_set (
+          ctx, 0,
+          ortrain_node_output (ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "PackedLinearInputGrad", operands,
+                                                  G_N_ELEMENTS (operands), 1, make_attributes (ctx, "transB")),
+                               0));
     }
   if (!wants_any (ctx, 1) && !wants_biases)
     return TRUE;
   OrtrainValue *operands[] = { flatten (ctx, x), flatten (ctx, dy) };
-  OrtrainNode *node =
-      ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "PackedLinearGrad", operands, G_N_ELEMENTS (operands),
-                         wants_biases ? 2 * N_PARTS : N_PARTS, make_attributes (ctx, "transW"));
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "PackedLinearGrad", operands, G_N_ELEMENTS (operands),
+                                         wants_biases ? 2 * N_PARTS : N_PARTS, make_attributes (ctx, "transW"));
   for (guint i = 0; i < (wants_biases ? 2 * N_PARTS : N_PARTS); i++)
     if (ortrain_grad_wants (ctx, 1 + i))
       ortrain_grad_set (ctx, 1 + i, ortrain_node_output (node, i));

@@ -23,7 +23,8 @@ is_product (OrtrainNode *node)
   const OrtrainValue *x = ortrain_node_input (node, 0), *w = ortrain_node_input (node, 1);
   const OrtrainAttributes *attributes = node->attributes;
   return x != NULL && w != NULL && x->rank >= 2 && w->rank == 2 && x->dims[x->rank - 1].value > 0 &&
-         !ortrain_attributes_get_int (attributes, "transA", 0) &&
+         !ortrain_attributes_has (attributes, "permA") && !ortrain_attributes_has (attributes, "permB") &&
+         !ortrain_attributes_has (attributes, "permY") && !ortrain_attributes_get_int (attributes, "transA", 0) &&
          ortrain_attributes_get_float (attributes, "alpha", 1) == 1 &&
          ortrain_attributes_get_float (attributes, "beta", 1) == 1;
 }
@@ -154,8 +155,7 @@ fuse_gradient (OrtrainNode *node, const OrtrainProvider *provider, GError **erro
 {
   const OrtrainAttributes *attributes = node->attributes;
   OrtrainGraph *graph = node->graph;
-  if (node->recomputes != NULL || !is_product (node) || ortrain_attributes_has (attributes, "permA") ||
-      ortrain_attributes_has (attributes, "permB") || ortrain_attributes_has (attributes, "permY"))
+  if (node->recomputes != NULL || !is_product (node))
     return TRUE;
   OrtrainNode *gradient = find_gelu_gradient (ortrain_node_output (node, 0));
   if (gradient == NULL || gradient->recomputes != NULL || gradient->phase != node->phase)

@@ -13,10 +13,10 @@
 /* One of them as it is found. */
 typedef struct
 {
-  const OrtrainOpDef *op;       /* of the product */
-  OrtrainValue *x, *w, *bias;   /* bias: NULL, there is none */
-  OrtrainValue *y;              /* with the bias */
-  gboolean transposed;          /* w is [n, k] */
+  const OrtrainOpDef *op;     /* of the product */
+  OrtrainValue *x, *w, *bias; /* bias: NULL, there is none */
+  OrtrainValue *y;            /* with the bias */
+  gboolean transposed;        /* w is [n, k] */
   gint64 heads, width;
 } Layer;
 
@@ -98,15 +98,16 @@ match_layer (OrtrainNode *attention, guint i, Layer *layer)
     return FALSE;
   const gint64 n = layer->w->dims[layer->transposed ? 0 : 1].value;
   return n == layer->heads * layer->width &&
-         (layer->bias == NULL || (layer->bias->rank == 1 && ortrain_dim_equal (layer->bias->dims[0], ortrain_dim_int (n))));
+         (layer->bias == NULL ||
+          (layer->bias->rank == 1 && ortrain_dim_equal (layer->bias->dims[0], ortrain_dim_int (n))));
 }
 
 /* Trained or not. */
 static gboolean
 same_role (const OrtrainValue *a, const OrtrainValue *b)
 {
-  return (a == NULL) == (b == NULL) &&
-         (a == NULL || (a->dtype == b->dtype && (a->role == ORTRAIN_ROLE_PARAMETER) == (b->role == ORTRAIN_ROLE_PARAMETER)));
+  return (a == NULL) == (b == NULL) && (a == NULL || (a->dtype == b->dtype && (a->role == ORTRAIN_ROLE_PARAMETER) ==
+                                                                                  (b->role == ORTRAIN_ROLE_PARAMETER)));
 }
 
 static gboolean
@@ -136,8 +137,10 @@ has_kernels (const OrtrainProvider *provider, const OrtrainNode *attention, cons
   for (guint i = 0; i < G_N_ELEMENTS (operands); i++)
     operands[i].dtype = dtype;
   const guint n = layers[0].bias != NULL ? 1 + 2 * N_PARTS : 1 + N_PARTS;
-  return provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, layers[0].op->by_three, operands, n, operands, 1) != NULL &&
-         provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, attention->op->of_packed, operands, 1, operands, 1) != NULL;
+  return provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, layers[0].op->by_three, operands, n, operands, 1) !=
+             NULL &&
+         provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, attention->op->of_packed, operands, 1, operands, 1) !=
+             NULL;
 }
 
 /* The shape [batch, length, 3, heads, width] of y [batch, length, …] or [batch · length, …]: at most one number may be
@@ -197,8 +200,7 @@ pack (OrtrainNode *attention, const OrtrainProvider *provider, GError **error)
   OrtrainValue *reshaped[] = { ortrain_node_output (node, 0),
                                ortrain_graph_const_ints (graph, shape, G_N_ELEMENTS (shape)) };
   OrtrainValue *packed = ortrain_upgrade_insert (graph, attention, "Reshape", reshaped, 2, NULL);
-  return ortrain_ops_infer_node (packed->producer, error) &&
-         ortrain_attention_read_packed (attention, packed, error);
+  return ortrain_ops_infer_node (packed->producer, error) && ortrain_attention_read_packed (attention, packed, error);
 }
 
 gboolean

@@ -22,10 +22,30 @@
 
 /* ---- the model as PyTorch's exporter writes that of transformers ---- */
 
+/* Weights are [n_out, n_in], and a Transpose reads them, as newer exporters write them. */
+static gboolean is_transposed;
+
+/* x [batch, seq, n_in] · wᵀ + b */
+static OrtrainValue *
+add_transposed (OrtrainGraphBuilder *b, OrtrainValue *x, const char *layer, const char *what, gint64 n_in, gint64 n_out)
+{
+  static const gint64 swap[] = { 1, 0 };
+  g_autofree char *weight = g_strconcat (layer, what, ".weight", NULL), *y = g_strconcat (layer, what, ".y", NULL);
+  g_autofree char *bias = g_strconcat (layer, what, ".bias", NULL), *sum = g_strconcat (layer, what, ".sum", NULL);
+  const gint64 dims[] = { n_out, n_in };
+  OrtrainValue *w =
+      ortrain_graph_builder_transpose (b, ortrain_graph_builder_add_normal (b, weight, dims, 2, 0, 0.1), swap, 2);
+  ortrain_graph_builder_add_filled (b, bias, &n_out, 1, 0.01);
+  add (b, "MatMul", IN (ortrain_value_get_name (x), ortrain_value_get_name (w)), y, NULL);
+  return add (b, "Add", IN (y, bias), sum, NULL);
+}
+
 /* x [batch, seq, n_in] as rows, Gemm, and back */
 static OrtrainValue *
 add_linear (OrtrainGraphBuilder *b, OrtrainValue *x, const char *layer, const char *what, gint64 n_in, gint64 n_out)
 {
+  if (is_transposed)
+    return add_transposed (b, x, layer, what, n_in, n_out);
   g_autofree char *rows = g_strconcat (layer, what, ".rows", NULL), *y = g_strconcat (layer, what, ".y", NULL);
   g_autofree char *weight = g_strconcat (layer, what, ".weight", NULL),
                   *bias = g_strconcat (layer, what, ".bias", NULL);
@@ -155,6 +175,15 @@ build_exported (guint n_layers)
   OrtrainValue *head = ortrain_graph_builder_transpose (
       b, ortrain_graph_find_value (ortrain_graph_builder_get_graph (b), "wte"), swap, 2);
   ortrain_graph_builder_add_output (b, ortrain_graph_builder_binary (b, "MatMul", x, head), "logits");
+  return b;
+}
+
+static OrtrainGraphBuilder *
+build_transposed (guint n_layers)
+{
+  is_transposed = TRUE;
+  OrtrainGraphBuilder *b = build_exported (n_layers);
+  is_transposed = FALSE;
   return b;
 }
 
@@ -342,6 +371,8 @@ typedef struct
 static const Case cases[] = {
   { "/cuda-launches/gpt2/float32", build_exported, ORTRAIN_PRECISION_F32, 7, 13 },
   { "/cuda-launches/gpt2/bfloat16", build_exported, ORTRAIN_PRECISION_BF16, 7, 13 },
+  { "/cuda-launches/gpt2-transposed/float32", build_transposed, ORTRAIN_PRECISION_F32, 7, 13 },
+  { "/cuda-launches/gpt2-transposed/bfloat16", build_transposed, ORTRAIN_PRECISION_BF16, 7, 13 },
   { "/cuda-launches/exact-gelu/float32", build_plain, ORTRAIN_PRECISION_F32, 8, 14 },
   { "/cuda-launches/exact-gelu/bfloat16", build_plain, ORTRAIN_PRECISION_BF16, 8, 13 },
 };

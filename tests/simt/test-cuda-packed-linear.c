@@ -200,8 +200,8 @@ run_input_grad (const Run *r, gboolean accumulates)
       {
         double want = accumulates ? at (base, i, l) : 0;
         for (gint64 j = 0; j < N_PARTS * s->n; j++)
-          want += at (call.inputs[0], i, j) * at (w.tensors[j / s->n], r->transposed ? j % s->n : l,
-                                                  r->transposed ? l : j % s->n);
+          want += at (call.inputs[0], i, j) *
+                  at (w.tensors[j / s->n], r->transposed ? j % s->n : l, r->transposed ? l : j % s->n);
         expect (call.outputs[0], i * s->k + l, want);
       }
   kernel_run_clear (&call);
@@ -333,8 +333,8 @@ test_refused (void)
     }
   for (guint bits = 0; bits < 4; bits++)
     {
-      Run run = { cuda,         { 17, 16, 8 }, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT32, (bits & 1) != 0,
-                  (bits & 2) != 0, APART };
+      Run run = { cuda, { 17, 16, 8 }, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT32, (bits & 1) != 0, (bits & 2) != 0,
+                  APART };
       g_setenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_BATCHES", "1", TRUE);
       const guint64 before = count ("product"), sums = count ("sum-rows");
       run.places = run.has_bias ? UNEVEN : APART; /* as many products as if they were uneven */

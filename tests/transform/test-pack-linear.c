@@ -32,10 +32,9 @@ typedef enum
   N_FORMS,
 } Form;
 
-static const char *const names[] = { "plain",         "without-bias",   "transposed", "gemm", "shared-bias",
-                                     "frozen",        "heads-first",    "other-input", "read-elsewhere",
-                                     "one-frozen",    "tied",           "one-without-bias", "scaled",
-                                     "without-kernel" };
+static const char *const names[] = { "plain",  "without-bias",     "transposed",  "gemm",           "shared-bias",
+                                     "frozen", "heads-first",      "other-input", "read-elsewhere", "one-frozen",
+                                     "tied",   "one-without-bias", "scaled",      "without-kernel" };
 
 static const OrtrainKernel some_kernel;
 
@@ -85,9 +84,9 @@ write_part (Model *model, Form form, OrtrainValue *x, guint i)
   OrtrainGraph *graph = model->graph;
   const gboolean trained = form != FROZEN && !(form == ONE_FROZEN && i == 1);
   const gboolean has_bias = form != WITHOUT_BIAS && !(form == ONE_WITHOUT_BIAS && i == 1);
-  OrtrainValue *w = model->w[i] = form == TIED && i == 2 ? model->w[1]
-                                                         : add_parameter (model, 2, form == TRANSPOSED ? turned : straight,
-                                                                          0.1 * (i + 1), trained);
+  OrtrainValue *w = model->w[i] =
+      form == TIED && i == 2 ? model->w[1]
+                             : add_parameter (model, 2, form == TRANSPOSED ? turned : straight, 0.1 * (i + 1), trained);
   if (has_bias)
     model->bias[i] =
         form == SHARED_BIAS && i > 0 ? model->bias[0] : add_parameter (model, 1, &n, 0.7 + 0.1 * i, trained);
