@@ -21,7 +21,7 @@
 #define MOST_WIDTH 256
 #define KEPT_BYTES ((gint64) 64 << 20) /* size of the matrix for a slice, if that gives each multiprocessor work … */
 #define KEPT_WAVES 2                   /* … for this many rounds of thread blocks; else larger … */
-#define KEPT_MOST ((gint64) 256 << 20) /* … up to this size */
+#define KEPT_MOST ((gint64) 256 << 20) /* … up to this size, or that of one head: more than 11,585 keys */
 #define KEPT_ROWS 128                  /* queries of a thread block */
 #define ALIGNMENT 16                   /* bytes: cuDNN's kernels read and write at multiples of it */
 
@@ -163,7 +163,7 @@ plan_slices (OrtrainKernelSetup *setup, AttentionConstants *constants, GError **
     return TRUE;
   ortrain_dnn_target_init (&target, setup);
   const gint64 wanted = KEPT_WAVES * provider->n_processors * KEPT_ROWS * attention->n_keys * 2;
-  const gint64 limit = MIN (CLAMP (wanted, KEPT_BYTES, KEPT_MOST), (gint64) target.workspace_limit);
+  const gint64 limit = MIN (MAX (CLAMP (wanted, KEPT_BYTES, KEPT_MOST), bytes), (gint64) target.workspace_limit);
   for (gint64 n = attention->batch; n > 0; n--)
     if (attention->batch % n == 0 && n * attention->heads * bytes <= limit &&
         is_aligned (constants, n * attention->heads))

@@ -378,6 +378,68 @@ test_slices (void)
                         limits[i].slices);
 }
 
+/* Prepared, not run: whether cuDNN computes attention with dropout of so many queries and keys, forward and backward. */
+static gboolean
+is_of_library (OrtrainProvider *provider, gint64 length, gboolean backward)
+{
+  const gint64 dims[] = { 1, 2, length, 64 }, lse_dims[] = { 1, 2, length };
+  const float ratio = 0.1f;
+  const guint8 training = 1;
+  OrtrainOperand x = { .dtype = ORTRAIN_DTYPE_BFLOAT16,
+                       .rank = 4,
+                       .dims = dims,
+                       .n_elements = 2 * length * 64,
+                       .n_bytes = (gsize) length * 256 };
+  const OrtrainOperand lse = {
+    .dtype = ORTRAIN_DTYPE_FLOAT32, .rank = 3, .dims = lse_dims, .n_elements = 2 * length, .n_bytes = (gsize) length * 8
+  };
+  const OrtrainOperand of_ratio = { .dtype = ORTRAIN_DTYPE_FLOAT32, .n_elements = 1, .n_bytes = 4, .constant = &ratio };
+  const OrtrainOperand drops = { .dtype = ORTRAIN_DTYPE_BOOL, .n_elements = 1, .n_bytes = 1, .constant = &training };
+  const OrtrainOperand forward[] = { x, x, x, { 0 }, { 0 }, of_ratio, drops };
+  const OrtrainOperand gradient[] = { x, x, x, x, lse, { 0 }, { 0 }, of_ratio, drops };
+  const OrtrainOperand outputs[] = { x, x, x }, forward_outputs[] = { x, lse };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainAttributes) attributes = ortrain_attributes_new ();
+  OrtrainKernelSetup setup = { .op_type = backward ? "AttentionGrad" : "Attention",
+                               .domain = "org.ortrain",
+                               .attributes = attributes,
+                               .inputs = backward ? gradient : forward,
+                               .outputs = backward ? outputs : forward_outputs,
+                               .n_inputs = backward ? G_N_ELEMENTS (gradient) : G_N_ELEMENTS (forward),
+                               .n_outputs = backward ? 3 : 2,
+                               .provider = provider };
+  const OrtrainKernel *kernel = ortrain_provider_find (provider, setup.domain, setup.op_type, setup.inputs,
+                                                       setup.n_inputs, setup.outputs, setup.n_outputs, &error);
+  g_assert_no_error (error);
+  const guint64 before = ortrain_counters_get ("cuda", "dnn-fallbacks");
+  ortrain_kernel_prepare (kernel, &setup, &error);
+  g_assert_no_error (error);
+  if (setup.constants_free != NULL)
+    setup.constants_free (setup.constants);
+  const gboolean is = ortrain_counters_get ("cuda", "dnn-fallbacks") == before;
+  if (is) /* the matrix of what is kept, of one head at least */
+    g_assert_cmpuint (setup.workspace_bytes, >=, (gsize) (2 * length * length));
+  return is;
+}
+
+/* What dropout keeps of a head takes 256 MiB with 11,585 keys; it may take all of the workspace. */
+static void
+test_long (void)
+{
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainProvider) provider = ortrain_provider_open ("cuda", &options, &error);
+  g_assert_no_error (error);
+  for (guint backward = 0; backward < 2; backward++)
+    {
+      g_assert_true (is_of_library (provider, 8192, backward));
+      g_assert_true (is_of_library (provider, 11648, backward));
+      g_assert_true (is_of_library (provider, 16384, backward));
+      if (ortrain_fake_cuda_is_in_use () && g_getenv ("ORTRAIN_CUDA_STRICT") == NULL) /* 2 GiB, of 8 */
+        g_assert_false (is_of_library (provider, 32768, backward));
+    }
+}
+
 /* cuDNN's sums of dq are in an order of chance, which is faster and takes less workspace, unless the same bits are asked for. */
 static void
 test_order (void)
@@ -605,6 +667,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/cuda-attention/library", test_library);
   g_test_add_func ("/cuda-attention/library-dropout", test_library_dropout);
   g_test_add_func ("/cuda-attention/slices", test_slices);
+  g_test_add_func ("/cuda-attention/long", test_long);
   g_test_add_func ("/cuda-attention/kept", test_kept);
   g_test_add_func ("/cuda-attention/order", test_order);
   g_test_add_func ("/cuda-attention/takes-y", test_takes_y);
