@@ -434,7 +434,7 @@ ortrain_budget_chain_add_choices (OrtrainBudgetSearch *search)
       if (run == NULL)
         continue;
       for (guint m = 1; m <= ORTRAIN_BUDGET_FEW_OFFLOADS && search->offload_work > 0; m++)
-        ortrain_budget_search_add_part (search, g_memdup2 (run, search->n_values + 1), schedule->peak, m,
+        ortrain_budget_search_add_part (search, g_memdup2 (run, search->n_values), schedule->peak, m,
                                         ORTRAIN_BUDGET_FEW_OFFLOADS);
       ortrain_budget_search_add_part (search, run, schedule->peak, 0, 1);
     }

@@ -206,6 +206,14 @@ ortrain_budget_search_add (OrtrainBudgetSearch *self, guint8 *run, gboolean *off
                                 : estimate (self, choice, &weights);
 }
 
+GPtrArray *
+ortrain_budget_search_steal_choices (OrtrainBudgetSearch *self)
+{
+  GPtrArray *choices = self->choices;
+  self->choices = g_ptr_array_new_with_free_func (choice_free);
+  return choices;
+}
+
 void
 ortrain_budget_search_add_part (OrtrainBudgetSearch *self, guint8 *run, guint64 promise, guint n, guint n_parts)
 {
@@ -301,7 +309,7 @@ ortrain_budget_search_add_levels (OrtrainBudgetSearch *self, OrtrainMemoryPlan *
   g_autoptr (GPtrArray) list = ortrain_budget_list_levels (self->graph, base, 2, &n_layers);
   number_nodes (self);
   for (guint i = 0; i < list->len; i++)
-    ortrain_budget_search_add_part (self, g_memdup2 (list->pdata[i], self->n_values + 1), 0, 0, 1);
+    ortrain_budget_search_add_part (self, g_memdup2 (list->pdata[i], self->n_values), 0, 0, 1);
 }
 
 void

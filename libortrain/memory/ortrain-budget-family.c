@@ -53,7 +53,7 @@ void
 ortrain_budget_family_add_fates (OrtrainBudgetFamily *self, const guint8 *fates)
 {
   const guint n_values = g_hash_table_size (self->values);
-  g_ptr_array_add (self->choices, g_memdup2 (fates, n_values + 1));
+  g_ptr_array_add (self->choices, g_memdup2 (fates, n_values));
   const double unknown = 0;
   g_array_append_val (self->scales, unknown);
 }

@@ -114,7 +114,7 @@ add_point (Refinement *self, const guint8 *run, guint64 bytes, double work)
         g_ptr_array_remove_index (self->front, p);
     }
   Point *point = g_new0 (Point, 1);
-  *point = (Point){ g_memdup2 (run, self->search->n_values + 1), bytes, work, FALSE };
+  *point = (Point){ g_memdup2 (run, self->search->n_values), bytes, work, FALSE };
   g_ptr_array_add (self->front, point);
 }
 
@@ -128,7 +128,7 @@ try_runs (Refinement *self, const guint8 *run, GError **error)
     return TRUE;
   g_hash_table_add (self->seen, g_bytes_ref (key));
   const guint n_choices = search->choices->len;
-  ortrain_budget_search_add (search, g_memdup2 (run, search->n_values + 1), g_new0 (gboolean, search->n_values + 1), 0);
+  ortrain_budget_search_add (search, g_memdup2 (run, search->n_values), g_new0 (gboolean, search->n_values + 1), 0);
   const OrtrainBudgetChoice *choice = search->choices->pdata[n_choices];
   const gboolean is_useless = is_beaten (self, choice->live, choice->work);
   g_ptr_array_set_size (search->choices, (gint) n_choices);
@@ -195,7 +195,7 @@ try_value (Refinement *self, const guint8 *from, const OrtrainValue *value, guin
   const guint last = of + (split > 0);
   for (With with = WITH_NOTHING; with < (last > 0 ? N_WITHS : WITH_UNDECIDED); with++)
     {
-      g_autofree guint8 *run = g_memdup2 (from, self->search->n_values + 1);
+      g_autofree guint8 *run = g_memdup2 (from, self->search->n_values);
       run[value->id] = (guint8) (of | split << 4);
       if (with != WITH_NOTHING)
         run_inputs_again (self, value->producer, run, last, with, again);
@@ -277,7 +277,7 @@ ortrain_budget_search_refine (OrtrainBudgetSearch *search, OrtrainMemoryPlan *ba
     }
   for (Point *point; ok && self.n_left > 0 && (point = find_next (&self)) != NULL;)
     {
-      g_autofree guint8 *run = g_memdup2 (point->run, search->n_values + 1);
+      g_autofree guint8 *run = g_memdup2 (point->run, search->n_values);
       point->is_expanded = TRUE;
       ok = expand (&self, run, error);
     }

@@ -20,6 +20,7 @@ typedef struct
   double work;          /* of what runs again, and of copies, in bytes moved */
   guint64 live;         /* bytes that are live between the forward and the backward pass: no plan needs less */
   guint64 promise;      /* about what a plan needs of the arena */
+  guint64 least;        /* bytes that a plan was seen to need with what lives from step to step; 0: not planned yet */
   gboolean is_measured; /* work and promise are those of a plan */
   guint index;
   gboolean of_chain;  /* the promise is that of a schedule of the chain */
@@ -76,6 +77,13 @@ gboolean ortrain_budget_is_small (const OrtrainGraph *graph);
  * need. After all others have been added. */
 gboolean ortrain_budget_search_refine (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base,
                                        const OrtrainPlanRequest *request, const OrtrainBudget *budget, GError **error);
+/* Adds a row of choices, each of which needs less memory than the one before it, from this one on, until one may fit. All
+ * are measured. `first` is not one of this search any more. */
+gboolean ortrain_budget_search_descend (OrtrainBudgetSearch *self, const OrtrainBudgetChoice *first,
+                                        OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
+                                        const OrtrainBudget *budget, GError **error);
+/* Takes all choices out; transfer full. */
+GPtrArray *ortrain_budget_search_steal_choices (OrtrainBudgetSearch *self);
 /* Sorted by work; what promises no less memory than a choice with less work, or than the base, is dropped. */
 void ortrain_budget_search_sort (OrtrainBudgetSearch *self, guint64 promise_of_base);
 

@@ -14,7 +14,8 @@
  * backward pass reads it. Choices come from minimum cuts (memory/ortrain-budget-choices.c), from dynamic programming over the
  * chain (memory/ortrain-budget-chain.c), and from the recompute levels; where values may be offloaded, each of them once more
  * with some of what is kept copied out and back, at the price of these copies. The list is sorted by work; what promises no
- * less memory than a choice with less work is dropped. The first whose plan fits is taken. */
+ * less memory than a choice with less work is dropped. The first whose plan fits is taken. Where none does, the one that needs least is
+ * lowered step by step at its peaks (memory/ortrain-budget-descend.c). */
 
 #define MAX_KNOWN 12 /* choices that a family keeps: few, as those that do not fit cost time */
 
@@ -77,9 +78,8 @@ is_promising (const OrtrainBudgetChoice *choice, const OrtrainBudgetFamily *fami
 /* Plans a choice, and notes whether it needs least of all so far. found: the plan, if it fits. FALSE with an error that is
  * none of the budget. */
 static gboolean
-try_choice (Search *self, const OrtrainBudgetChoice *choice, const OrtrainPlanRequest *request,
-            const OrtrainBudget *budget, OrtrainMemoryPlan *base, OrtrainBudgetFamily *family,
-            OrtrainMemoryPlan **found, GError **error)
+try_choice (Search *self, OrtrainBudgetChoice *choice, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
+            OrtrainMemoryPlan *base, OrtrainBudgetFamily *family, OrtrainMemoryPlan **found, GError **error)
 {
   const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (base);
   const gsize left = budget->bytes > persistent ? (gsize) (budget->bytes - persistent) : 1;
@@ -96,6 +96,8 @@ try_choice (Search *self, const OrtrainBudgetChoice *choice, const OrtrainPlanRe
       const guint64 peak = ortrain_memory_plan_get_peak_bytes (plan);
       const guint64 least = persistent + ortrain_memory_plan_get_lower_bound_bytes (plan);
       const gboolean fits = peak <= budget->bytes;
+      if (way == 1)
+        choice->least = least;
       if (family != NULL && way == 1)
         ortrain_budget_family_set_scale (family, choice->index,
                                          (double) (least - persistent) / (double) MAX (choice->promise, 1));
@@ -122,12 +124,12 @@ compare_promises (gconstpointer a, gconstpointer b)
   return first->work < second->work ? -1 : first->work > second->work ? 1 : 0;
 }
 
-/* The first that fits. FALSE with an error that is none of the budget. tries_last: where none does, those that promise to
- * need least are planned for the message. smallest: replaced where a plan needs less. family: that the choices are of, or
+/* The first that fits. FALSE with an error that is none of the budget. n_last: where none does, so many of those that
+ * promise to need least are planned for the message. smallest: replaced where a plan needs less. family: that the choices are of, or
  * NULL: those that are likely to fit come first, since each plan takes its time. */
 static gboolean
 try_choices (Search *self, const OrtrainPlanRequest *request, const OrtrainBudget *budget, OrtrainMemoryPlan *base,
-             OrtrainBudgetFamily *family, gboolean tries_last, OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found,
+             OrtrainBudgetFamily *family, guint n_last, OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found,
              GError **error)
 {
   const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (base);
@@ -140,10 +142,11 @@ try_choices (Search *self, const OrtrainPlanRequest *request, const OrtrainBudge
     g_ptr_array_sort (choices, compare_promises);
   const guint n_choices = choices->len, n_rounds = family != NULL ? 2 : 1;
   g_autofree gboolean *tried = g_new0 (gboolean, n_choices + 1);
-  for (guint i = 0; i < n_rounds * n_choices && *found == NULL; i++)
+  guint n_left = budget->any ? MAX_TRIED_LAST : n_choices;
+  for (guint i = 0; i < n_rounds * n_choices && *found == NULL && n_left > 0; i++)
     {
       const guint c = i % n_choices;
-      const OrtrainBudgetChoice *choice = choices->pdata[c];
+      OrtrainBudgetChoice *choice = choices->pdata[c];
       const double of_promise = choice->is_measured ? 1 : choice->offloads ? LEAST_OFFLOADED : LEAST_PROMISED;
       const double part = of_promise * (double) choice->promise;
       const gboolean may_fit = family != NULL ? i != c || is_promising (choice, family, persistent, budget->bytes)
@@ -151,15 +154,16 @@ try_choices (Search *self, const OrtrainPlanRequest *request, const OrtrainBudge
       if (tried[c] || !may_fit || persistent + choice->live > budget->bytes)
         continue;
       tried[c] = TRUE;
+      n_left--;
       if (!try_choice (self, choice, request, budget, base, family, found, error))
         return FALSE;
     }
-  if (*found == NULL && tries_last)
+  if (*found == NULL && n_last > 0)
     {
       for (guint c = 0; c < n_choices; c++)
         ((OrtrainBudgetChoice *) choices->pdata[c])->was_tried = tried[c];
       g_ptr_array_sort (choices, compare_promises);
-      for (guint c = 0; c < MIN (n_choices, MAX_TRIED_LAST) && *found == NULL; c++)
+      for (guint c = 0; c < MIN (n_choices, n_last) && *found == NULL; c++)
         if (!((OrtrainBudgetChoice *) choices->pdata[c])->was_tried &&
             !try_choice (self, choices->pdata[c], request, budget, base, family, found, error))
           return FALSE;
@@ -175,6 +179,30 @@ try_choices (Search *self, const OrtrainPlanRequest *request, const OrtrainBudge
       else
         self->taken = NULL;
     }
+  return TRUE;
+}
+
+/* None of the choices fits: goes on from the best of those that promise to need least. Which they are, and so all that
+ * follows, does not depend on the budget, as all of them have been planned. Takes their place in the search. */
+static gboolean
+descend (Search *self, GPtrArray *choices, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
+         OrtrainMemoryPlan *base, OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found, GError **error)
+{
+  const OrtrainBudgetChoice *taken = self->taken, *first = NULL;
+  g_ptr_array_sort (choices, compare_promises);
+  for (guint c = 0; c < MIN (choices->len, MAX_TRIED_LAST); c++)
+    {
+      const OrtrainBudgetChoice *choice = choices->pdata[c];
+      if (!choice->offloads && choice->least > 0 && (first == NULL || choice->least < first->least))
+        first = choice;
+    }
+  if (first == NULL)
+    return TRUE;
+  if (!ortrain_budget_search_descend (&self->search, first, base, request, budget, error) ||
+      !try_choices (self, request, budget, base, NULL, 1, smallest, found, error))
+    return FALSE;
+  if (self->taken == NULL)
+    self->taken = taken; /* what needs least is still that of the choices before */
   return TRUE;
 }
 
@@ -268,6 +296,7 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
   OrtrainBudgetSearch *search = &self.search;
   g_autoptr (OrtrainMemoryPlan) smallest = g_object_ref (base);
   g_autoptr (OrtrainMemoryPlan) found = NULL;
+  g_autoptr (GPtrArray) earlier = NULL; /* choices, of which one may be taken */
   OrtrainBudgetFamily *family = ortrain_budget_has_backward (base) ? budget->family : NULL;
   gboolean ok = TRUE;
   ortrain_budget_search_init (search, graph, base, request->provider, budget->offloads);
@@ -276,7 +305,7 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
       g_autoptr (GPtrArray) list = ortrain_budget_family_list (family, graph);
       for (guint c = 0; c < list->len; c++)
         ortrain_budget_search_add_fates (search, list->pdata[c]);
-      ok = try_choices (&self, request, budget, base, family, FALSE, &smallest, &found, error);
+      ok = try_choices (&self, request, budget, base, family, 0, &smallest, &found, error);
       g_ptr_array_set_size (search->choices, 0);
     }
   const gboolean searches = ok && found == NULL && ortrain_budget_has_backward (base);
@@ -296,10 +325,16 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
           /* whether there is any that fits, the choices as they are may tell */
           g_autoptr (OrtrainMemoryPlan) least_of_them = g_object_ref (base);
           if (budget->any)
-            ok = try_choices (&self, request, budget, base, NULL, FALSE, &least_of_them, &found, error);
+            ok = try_choices (&self, request, budget, base, NULL, 0, &least_of_them, &found, error);
           if (ok && found == NULL)
             ok = ortrain_budget_search_refine (search, base, request, budget, error) &&
-                 try_choices (&self, request, budget, base, NULL, !budget->any, &least, &found, error);
+                 try_choices (&self, request, budget, base, NULL, budget->any ? 0 : MAX_TRIED_LAST, &least, &found,
+                              error);
+          if (ok && found == NULL && !budget->any)
+            {
+              earlier = ortrain_budget_search_steal_choices (search);
+              ok = descend (&self, earlier, request, budget, base, &least, &found, error);
+            }
         }
       if (ok && found != NULL && family != NULL)
         keep_choices (search->choices, graph, family);

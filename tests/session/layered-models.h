@@ -55,13 +55,20 @@ make_post_norm (void)
 }
 
 static inline OrtrainValue *
-conv_norm (OrtrainGraphBuilder *self, OrtrainValue *x, guint *n, gint64 channels, gint64 stride, gboolean relu)
+conv_norm_of (OrtrainGraphBuilder *self, OrtrainValue *x, guint *n, gint64 channels, gint64 kernel, gint64 stride,
+              gint64 groups, gboolean relu)
 {
   g_autofree char *conv = g_strdup_printf ("conv%u", *n), *norm = g_strdup_printf ("norm%u", *n);
   ++*n;
-  x = ortrain_graph_builder_conv (self, x, conv, channels, 3, stride, 1, 1, FALSE);
+  x = ortrain_graph_builder_conv (self, x, conv, channels, kernel, stride, kernel / 2, groups, FALSE);
   x = ortrain_graph_builder_batch_norm (self, x, norm);
   return relu ? ortrain_graph_builder_relu (self, x) : x;
+}
+
+static inline OrtrainValue *
+conv_norm (OrtrainGraphBuilder *self, OrtrainValue *x, guint *n, gint64 channels, gint64 stride, gboolean relu)
+{
+  return conv_norm_of (self, x, n, channels, 3, stride, 1, relu);
 }
 
 static inline OrtrainGraphBuilder *
@@ -86,6 +93,26 @@ make_resnet (void)
       x = ortrain_graph_builder_relu (self, ortrain_graph_builder_add (self, x, y));
     }
   return end_cnn (self, x, 32);
+}
+
+/* Blocks that are wide inside, the first of them by far the largest: its convolution that widens has the least when it runs
+ * once for the gradient of its norm and once for that of the weights after it. */
+static inline OrtrainGraphBuilder *
+make_inverted (void)
+{
+  guint n = 0;
+  OrtrainGraphBuilder *self = ortrain_graph_builder_new ("inverted");
+  OrtrainValue *x = ortrain_graph_builder_add_input (self, "image", ORTRAIN_DTYPE_FLOAT32, "batch, 3, 32, 32");
+  x = conv_norm (self, x, &n, 8, 1, TRUE);
+  for (guint b = 0; b < 7; b++)
+    {
+      const gint64 stride = b < 2 ? 2 : 1, channels = b < 2 ? 8 + 4 * (gint64) b : 12;
+      OrtrainValue *y = conv_norm_of (self, x, &n, 6 * channels, 1, 1, 1, TRUE);
+      y = conv_norm_of (self, y, &n, 6 * channels, 3, stride, 6 * channels, TRUE);
+      y = conv_norm_of (self, y, &n, b == 0 ? 12 : channels, 1, 1, 1, FALSE);
+      x = stride == 1 ? ortrain_graph_builder_add (self, x, y) : y;
+    }
+  return end_cnn (self, x, 8);
 }
 
 /* Convolutions alone: no place is narrower than another but for the pools. */
@@ -174,6 +201,7 @@ typedef struct
   OrtrainPrecision precision;
   OrtrainImmediateUpdates immediate;
   gboolean is_deep; /* a least budget has nodes run again more than once */
+  double most;      /* part of the arena that the least budget has; or 0 */
 } LayeredCase;
 
 static inline OrtrainTrainingSession *
@@ -205,6 +233,7 @@ static const LayeredCase layered_cases[] = {
   { "resnet", make_resnet, FALSE, 0.25, F32, OFF },
   { "resnet-immediate", make_resnet, FALSE, 0.25, F32, ON },
   { "resnet-bf16", make_resnet, FALSE, 0.25, BF16, OFF },
+  { "inverted", make_inverted, FALSE, 0, F32, OFF, TRUE, 0.65 },
   { "plain", make_plain, FALSE, 0.1, F32, OFF },
   { "unet", make_unet, FALSE, 0.1, F32, OFF },
   { "unet-bf16-immediate", make_unet, FALSE, 0.1, BF16, ON },

@@ -256,6 +256,7 @@ class Errors(Failures):
         self.assertLess(first["losses"][-1], first["losses"][0])
         self.assertEqual((first["batch"], first["device_bytes"]), (3, 0))
         self.assertGreaterEqual(first["ms_until_first_step"], first["ms_create"])
+        self.assertGreater(first["planned_ms"], 0)
         self.assertGreater(first["ms_host"], 0)
         self.assertNotIn("ms_ahead", first)  # the CPU's host waits
         self.assertIn("bench.target", self.fails(1, *bench[:-1]))

@@ -265,6 +265,8 @@ run (int argc, char *argv[])
   json_builder_add_double_value (builder, create_ms);
   json_builder_set_member_name (builder, "ms_until_first_step");
   json_builder_add_double_value (builder, first_ms);
+  json_builder_set_member_name (builder, "planned_ms");
+  json_builder_add_double_value (builder, ortrain_memory_plan_get_milliseconds (plan));
   json_builder_set_member_name (builder, "planned_peak_bytes");
   json_builder_add_int_value (builder, (gint64) planned);
   json_builder_set_member_name (builder, "persistent_bytes");
