@@ -541,6 +541,40 @@ test_room (gconstpointer data)
     g_assert_cmpuint (count_named (text, "update"), >, 1);
 }
 
+/* Updates that are apart, of more large tensors than an element-wise kernel has operands: what they break is joined. */
+static void
+test_large (void)
+{
+  enum
+  {
+    N_WEIGHTS = 41,
+    SIDE = 260 /* larger than what is updated together */
+  };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraphBuilder) b = ortrain_graph_builder_new ("deep");
+  static const gint64 dims[] = { SIDE, SIDE };
+  OrtrainValue *x = ortrain_graph_builder_add_input (b, "x", ORTRAIN_DTYPE_FLOAT32, "batch, 260");
+  for (guint i = 0; i < N_WEIGHTS; i++)
+    {
+      g_autofree char *name = g_strdup_printf ("w%u", i);
+      x = ortrain_graph_builder_binary (b, "MatMul", x, ortrain_graph_builder_add_normal (b, name, dims, 2, 0, 0.06));
+    }
+  ortrain_graph_builder_add_output (b, x, "logits");
+  const UpdateCase c = { .get_type = ortrain_sgd_get_type, .precision = ORTRAIN_PRECISION_F32 };
+  g_autoptr (OrtrainTrainingSession) session = make_updated (b, &c, ORTRAIN_IMMEDIATE_UPDATES_ON);
+  static const gint64 x_dims[] = { 1, SIDE }, one = 1;
+  g_autofree float *values = g_new0 (float, SIDE);
+  values[3] = 1;
+  g_autoptr (OrtrainTensor) input = ortrain_tensor_new_floats (x_dims, 2, values, SIDE, NULL);
+  g_autoptr (OrtrainTensor) label = ortrain_tensor_new_ints (&one, 1, (gint64[]){ 5 }, 1, NULL);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+  ortrain_tensor_dict_set (feeds, "x", input);
+  ortrain_tensor_dict_set (feeds, "labels", label);
+  ortrain_training_session_train_step (session, feeds, &error);
+  g_assert_no_error (error);
+  g_assert_true (ortrain_training_session_optimizer_step (session, &error));
+}
+
 /* What an update breaks is named, whichever node of the launch moves it. */
 static void
 test_broken (void)
@@ -585,6 +619,7 @@ main (int argc, char *argv[])
       g_test_add_data_func (path, &update_cases[i], test_update);
     }
   g_test_add_func ("/cuda-launches/update/broken", test_broken);
+  g_test_add_func ("/cuda-launches/update/large", test_large);
   g_test_add_data_func ("/cuda-launches/update/room", GSIZE_TO_POINTER (0), test_room);
   g_test_add_data_func ("/cuda-launches/update/no-room", GSIZE_TO_POINTER (2 << 20), test_room);
   return g_test_run ();
