@@ -7,15 +7,12 @@
 
 #include <string.h>
 
-/* Where no choice fits: of those that promise to need least, the best is the first of a row, each of which needs less than
- * the one before it. What is live at the highest step of a plan names the values that another run may help; the first of
+/* A choice is the first of a row, each of which needs less than the one before it. What is live at the highest step of a plan names the values that another run may help; the first of
  * them that lowers the plan is taken. So a value may run once for each of its readers, or leave its memory to a step that no
- * minimum cut and no schedule of segments has looked at. The row does not depend on the budget. */
+ * minimum cut and no schedule of segments has looked at. */
 
-#define MAX_PLANNED 80000 /* nodes of all plans together */
-#define MAX_PLANS 200
-#define MAX_IN_VAIN 40   /* plans one after the other of which none is lower */
-#define LEAST_PART 64    /* of the peak: what is smaller is not worth a plan */
+#define MAX_IN_VAIN 40 /* plans one after the other of which none is lower */
+#define LEAST_PART 64  /* of the peak: what is smaller is not worth a plan */
 #define MAX_CANDIDATES 24
 
 /* What plans are compared by. Steps that are nearly as high as the highest count too, since a plan that is lower at one of
@@ -110,8 +107,8 @@ list_candidates (const Descent *self)
   const gint step = (gint) ortrain_memory_plan_find_peak (plan, &peak);
   g_autoptr (GArray) blocks = g_array_new (FALSE, FALSE, sizeof (guint32));
   for (guint32 v = 0; v < plan->n_values; v++)
-    if (ortrain_plan_value_is_block (plan->values, v) && plan->values[v].first <= step && plan->values[v].last >= step &&
-        plan->values[v].bytes >= peak / LEAST_PART)
+    if (ortrain_plan_value_is_block (plan->values, v) && plan->values[v].first <= step &&
+        plan->values[v].last >= step && plan->values[v].bytes >= peak / LEAST_PART)
       g_array_append_val (blocks, v);
   g_array_sort_with_data (blocks, compare_bytes, plan->values);
   for (guint b = 0; b < blocks->len; b++)
@@ -193,7 +190,7 @@ typedef struct
 } Move;
 
 static const Move moves[] = {
-  { 1, 0, FALSE }, { 0, 1, FALSE }, { 0, 1, TRUE }, { 1, 0, TRUE }, { 1, 1, FALSE },
+  { 1, 0, FALSE }, { 0, 1, FALSE }, { 0, 1, TRUE }, { 1, 0, TRUE },   { 1, 1, FALSE },
   { 1, 1, TRUE },  { 0, 2, FALSE }, { 0, 2, TRUE }, { -1, 0, FALSE },
 };
 
@@ -221,20 +218,23 @@ static void
 add_point (const Descent *self)
 {
   OrtrainBudgetSearch *search = self->search;
-  ortrain_budget_search_add (search, g_memdup2 (self->run, search->n_values),
-                             g_new0 (gboolean, search->n_values + 1),
+  const OrtrainProvider *provider = self->request->provider;
+  ortrain_budget_search_add (search, g_memdup2 (self->run, search->n_values), g_new0 (gboolean, search->n_values + 1),
                              MAX (ortrain_memory_plan_get_lower_bound_bytes (self->plan), 1));
-  ((OrtrainBudgetChoice *) search->choices->pdata[search->choices->len - 1])->is_measured = TRUE;
+  OrtrainBudgetChoice *choice = search->choices->pdata[search->choices->len - 1];
+  choice->work =
+      MAX (0, ortrain_budget_measure_work (self->plan, provider) - ortrain_budget_measure_work (self->base, provider));
+  choice->is_measured = TRUE;
 }
 
 gboolean
-ortrain_budget_search_descend (OrtrainBudgetSearch *search, const OrtrainBudgetChoice *first, OrtrainMemoryPlan *base,
-                               const OrtrainPlanRequest *request, const OrtrainBudget *budget, GError **error)
+ortrain_budget_search_descend (OrtrainBudgetSearch *search, const guint8 *run, guint n_plans, gsize enough,
+                               OrtrainMemoryPlan *base, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
+                               GError **error)
 {
   Descent self = { search, base, request, budget };
-  const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (base);
-  self.n_left = MIN (MAX_PLANNED / (search->n_nodes + 1), MAX_PLANS);
-  self.run = g_memdup2 (first->run, search->n_values);
+  self.n_left = n_plans;
+  self.run = g_memdup2 (run, search->n_values);
   self.plan = plan_runs (&self, self.run, error);
   self.seen = g_hash_table_new_full (g_bytes_hash, g_bytes_equal, (GDestroyNotify) g_bytes_unref, NULL);
   gboolean ok = self.plan != NULL, taken = ok;
@@ -244,8 +244,7 @@ ortrain_budget_search_descend (OrtrainBudgetSearch *search, const OrtrainBudgetC
       self.scale = MAX (1.0, (double) ortrain_memory_plan_get_lower_bound_bytes (self.plan));
       self.height = measure_height (self.plan, self.scale);
     }
-  while (ok && taken && self.n_left > 0 &&
-         persistent + ortrain_memory_plan_get_lower_bound_bytes (self.plan) > budget->bytes)
+  while (ok && taken && self.n_left > 0 && ortrain_memory_plan_get_lower_bound_bytes (self.plan) > enough)
     {
       g_autoptr (GPtrArray) candidates = list_candidates (&self);
       taken = FALSE;

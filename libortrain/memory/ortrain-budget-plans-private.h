@@ -12,6 +12,9 @@ gboolean ortrain_budget_has_backward (const OrtrainMemoryPlan *plan);
  * up by the kernels of its terms in one is so in the other. */
 gboolean ortrain_budget_has_same_arithmetic (const OrtrainMemoryPlan *plan, const OrtrainMemoryPlan *reference);
 
+/* Work of the forward and the backward pass, by the plan's own estimates. */
+double ortrain_budget_measure_work (const OrtrainMemoryPlan *plan, const OrtrainProvider *provider);
+
 OrtrainMemoryPlan *ortrain_budget_plan_graph (OrtrainGraph *graph, const OrtrainPlanRequest *request,
                                               const OrtrainBudget *budget, GError **error);
 /* The graph with values computed again in these runs (ortrain_recompute_apply ()); offloaded: [n_values], or NULL. */

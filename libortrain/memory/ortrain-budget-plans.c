@@ -57,6 +57,16 @@ ortrain_budget_has_same_arithmetic (const OrtrainMemoryPlan *plan, const Ortrain
   return TRUE;
 }
 
+double
+ortrain_budget_measure_work (const OrtrainMemoryPlan *plan, const OrtrainProvider *provider)
+{
+  double work = 0;
+  for (guint s = 0; s < plan->first_update; s++)
+    work += ortrain_provider_weigh_work (provider, ortrain_plan_step_get_dtype (&plan->steps[s]), plan->steps[s].flops,
+                                         plan->steps[s].bytes_moved);
+  return work;
+}
+
 OrtrainMemoryPlan *
 ortrain_budget_plan_graph (OrtrainGraph *graph, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
                            GError **error)

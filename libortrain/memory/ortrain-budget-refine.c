@@ -15,7 +15,9 @@
 #define MAX_PLANNED 6000 /* nodes of all plans together */
 #define LEAST_PLANS 50   /* with fewer, too little of what is near can be tried */
 #define MAX_PLANS 250
-#define MAX_RUN 3 /* that is tried */
+#define N_DESCENTS 12   /* choices that are lowered at their peaks */
+#define EACH_DESCENT 25 /* plans */
+#define MAX_RUN 3       /* that is tried */
 #define MAX_SPLITS 4
 
 typedef struct
@@ -45,16 +47,6 @@ point_free (gpointer data)
   Point *point = data;
   g_free (point->run);
   g_free (point);
-}
-
-static double
-measure_work (const OrtrainMemoryPlan *plan, const OrtrainProvider *provider)
-{
-  double work = 0;
-  for (guint s = 0; s < plan->first_update; s++)
-    work += ortrain_provider_weigh_work (provider, ortrain_plan_step_get_dtype (&plan->steps[s]), plan->steps[s].flops,
-                                         plan->steps[s].bytes_moved);
-  return work;
 }
 
 /* Whether the choice decides about the value: the backward pass reads it, or what runs again. again: of the choice */
@@ -144,7 +136,7 @@ try_runs (Refinement *self, const guint8 *run, GError **error)
     return FALSE;
   if (ortrain_budget_has_same_arithmetic (plan, self->base))
     add_point (self, run, ortrain_memory_plan_get_lower_bound_bytes (plan),
-               MAX (0, measure_work (plan, self->request->provider) - self->base_work));
+               MAX (0, ortrain_budget_measure_work (plan, self->request->provider) - self->base_work));
   return TRUE;
 }
 
@@ -266,7 +258,7 @@ ortrain_budget_search_refine (OrtrainBudgetSearch *search, OrtrainMemoryPlan *ba
   self.seen = g_hash_table_new_full (g_bytes_hash, g_bytes_equal, (GDestroyNotify) g_bytes_unref, NULL);
   self.front = g_ptr_array_new_with_free_func (point_free);
   self.again = g_new (guint8, search->n_nodes + 1);
-  self.base_work = measure_work (base, request->provider);
+  self.base_work = ortrain_budget_measure_work (base, request->provider);
   g_autofree guint8 *none = g_new0 (guint8, search->n_values + 1);
   gboolean ok = try_runs (&self, none, error);
   const guint n_choices = search->choices->len;
@@ -280,6 +272,12 @@ ortrain_budget_search_refine (OrtrainBudgetSearch *search, OrtrainMemoryPlan *ba
       g_autofree guint8 *run = g_memdup2 (point->run, search->n_values);
       point->is_expanded = TRUE;
       ok = expand (&self, run, error);
+    }
+  for (guint d = 0; d < MIN (N_DESCENTS, n_choices) && ok; d++)
+    {
+      const OrtrainBudgetChoice *choice = search->choices->pdata[d * n_choices / MIN (N_DESCENTS, n_choices)];
+      if (!choice->offloads)
+        ok = ortrain_budget_search_descend (search, choice->run, EACH_DESCENT, 0, base, request, budget, error);
     }
   for (guint p = 0; p < self.front->len && ok; p++)
     {

@@ -77,9 +77,9 @@ gboolean ortrain_budget_is_small (const OrtrainGraph *graph);
  * need. After all others have been added. */
 gboolean ortrain_budget_search_refine (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base,
                                        const OrtrainPlanRequest *request, const OrtrainBudget *budget, GError **error);
-/* Adds a row of choices, each of which needs less memory than the one before it, from this one on, until one may fit. All
- * are measured. `first` is not one of this search any more. */
-gboolean ortrain_budget_search_descend (OrtrainBudgetSearch *self, const OrtrainBudgetChoice *first,
+/* Adds a row of choices, each of which needs less memory than the one before it, from these runs ([n_values]) on, until one
+ * has a plan of no more than `enough` bytes of the arena or so many plans have been made. All are measured. */
+gboolean ortrain_budget_search_descend (OrtrainBudgetSearch *self, const guint8 *run, guint n_plans, gsize enough,
                                         OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
                                         const OrtrainBudget *budget, GError **error);
 /* Takes all choices out; transfer full. */

@@ -58,6 +58,8 @@ plan_choice (OrtrainGraph *graph, const OrtrainBudgetChoice *choice, gboolean ov
   return copy != NULL ? ortrain_budget_plan_variant (copy, TRUE, &of_choice, budget, error) : NULL;
 }
 
+#define MAX_DESCENDED 80000 /* nodes of the plans that lower the least one, together */
+#define MAX_DESCENTS 200    /* these plans */
 #define MAX_TRIED_LAST 12   /* choices that promise to need least, which are planned for a refusal's message */
 #define LEAST_PROMISED 0.75 /* a plan may need this part of what its choice promises */
 #define LEAST_OFFLOADED 0.5 /* the same where values are offloaded: what passes through is a guess */
@@ -198,7 +200,10 @@ descend (Search *self, GPtrArray *choices, const OrtrainPlanRequest *request, co
     }
   if (first == NULL)
     return TRUE;
-  if (!ortrain_budget_search_descend (&self->search, first, base, request, budget, error) ||
+  const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (base);
+  const gsize enough = budget->bytes > persistent ? (gsize) (budget->bytes - persistent) : 0;
+  const guint n_plans = MIN (MAX_DESCENDED / (self->search.n_nodes + 1), MAX_DESCENTS);
+  if (!ortrain_budget_search_descend (&self->search, first->run, n_plans, enough, base, request, budget, error) ||
       !try_choices (self, request, budget, base, NULL, 1, smallest, found, error))
     return FALSE;
   if (self->taken == NULL)

@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-/* Local search around the peak. At the step with the most live bytes, each block that only waits there is a reason for two
+/* Local search around the peak. At the step with the most live bytes, each block that only waits there is a reason for some
  * moves: the tasks that make it, and all that depend on them, run after that step; or the tasks that read it last, and all that
- * they depend on, run before it. The move after which the steps between need least is made, as long as that is less than the
- * peak.
+ * they depend on, run before it, with or without what reads their results; or that step goes past them. The move after which
+ * the steps between need least is made, as long as that is less than the peak.
  *
  * Where no move helps at the highest peaks, and several would together, the best order of the few tasks around one is found
  * among all of them. */
@@ -294,26 +294,81 @@ try_later (Search *self, guint32 block, guint peak, guint phase_end, Move *best)
         try_window (self, begin, end, TRUE, best);
     }
   clear_marks (self);
+  /* or the peak before them, alone with what it depends on */
+  mark (self, self->order[peak]);
+  close_move (self, begin, peak + 1, FALSE);
+  if (!self->moves[self->order[begin]])
+    try_window (self, begin, peak + 1, FALSE, best);
+  clear_marks (self);
 }
 
-/* The tasks that read a block after the peak, and what they depend on, run before it: right before, or as soon as can be. */
+/* The marked tasks of a window that begins at the peak run before it: right before, or as soon as can be. */
+static void
+try_before (Search *self, guint peak, guint end, guint phase_begin, Move *best)
+{
+  guint begin = peak;
+  if (self->moves[self->order[peak]])
+    return;
+  try_window (self, begin, end, FALSE, best);
+  while (begin > phase_begin && end - begin <= MAX_WINDOW && !self->moves[self->order[begin - 1]])
+    begin--;
+  if (begin < peak)
+    try_window (self, begin, end, FALSE, best);
+}
+
+/* Marks what reads the blocks that marked tasks make, so that these need not wait over the peak; returns the end of a window
+ * with all of it, or 0 where it would be too long. */
+static guint
+mark_readers (Search *self, guint peak, guint end, guint phase_end)
+{
+  const OrtrainOrderProblem *problem = self->problem;
+  const guint32 *makes = (const guint32 *) problem->makes->data;
+  const guint n_marked = self->n_marked;
+  for (guint m = 0; m < n_marked; m++)
+    {
+      const OrtrainTask *task = &problem->tasks[self->marked[m]];
+      for (guint i = task->first_make; i < task->first_make + task->n_makes; i++)
+        for (guint r = self->readers.first[makes[i]]; r < self->readers.first[makes[i] + 1]; r++)
+          {
+            const guint32 reader = self->readers.items[r];
+            if (self->position[reader] >= phase_end || self->position[reader] >= peak + MAX_WINDOW)
+              return 0;
+            if (self->position[reader] <= peak)
+              continue;
+            mark (self, reader);
+            end = MAX (end, self->position[reader] + 1);
+          }
+    }
+  return self->n_marked > n_marked ? end : 0;
+}
+
+/* The tasks that read a block after the peak, and what they depend on, run before it; or these and what reads what they
+ * make. */
 static void
 try_sooner (Search *self, guint32 block, guint peak, guint phase_begin, guint phase_end, Move *best)
 {
-  const guint end = self->ends[block];
+  guint end = self->ends[block] + 1;
   for (guint i = self->readers.first[block]; i < self->readers.first[block + 1]; i++)
     if (self->position[self->readers.items[i]] > peak)
       mark (self, self->readers.items[i]);
-  close_move (self, peak, end + 1, FALSE);
+  close_move (self, peak, end, FALSE);
   if (!self->moves[self->order[peak]])
     {
-      guint begin = peak;
-      try_window (self, begin, end + 1, FALSE, best);
-      while (begin > phase_begin && end - begin < MAX_WINDOW && !self->moves[self->order[begin - 1]])
-        begin--;
-      if (begin < peak)
-        try_window (self, begin, end + 1, FALSE, best);
+      try_before (self, peak, end, phase_begin, best);
+      end = mark_readers (self, peak, end, phase_end);
+      if (end > 0)
+        {
+          close_move (self, peak, end, FALSE);
+          try_before (self, peak, end, phase_begin, best);
+        }
     }
+  clear_marks (self);
+  /* or the peak after them, with what depends on it */
+  end = self->ends[block] + 1;
+  mark (self, self->order[peak]);
+  close_move (self, peak, end, TRUE);
+  if (!self->moves[self->order[end - 1]])
+    try_window (self, peak, end, TRUE, best);
   clear_marks (self);
 }
 
