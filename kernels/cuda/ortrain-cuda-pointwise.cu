@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cuda/ortrain-cuda-convert.h"
 #include "cuda/ortrain-cuda-device.h"
 #include "cuda/ortrain-cuda-elements.h"
 #include "cuda/ortrain-cuda-pointwise-compute.h"
@@ -87,9 +88,10 @@ load_vector (const void *x, gint64 i, OrtrainDType dtype, Vector<float, N> &to)
   else
     {
       const OrtrainPack<guint16, N> pack = *(const OrtrainPack<guint16, N> *) ((const guint16 *) x + i);
-      for (int v = 0; v < N; v++)
-        to.at[v] = dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_half_to_float (pack.at[v])
-                                                  : ortrain_bfloat16_to_float (pack.at[v]);
+      if (dtype == ORTRAIN_DTYPE_FLOAT16)
+        ortrain_cuda_widen_half (pack, to.at);
+      else
+        ortrain_cuda_widen_bfloat16 (pack, to.at);
     }
 }
 
@@ -138,13 +140,8 @@ store_vector (void *y, gint64 i, OrtrainDType dtype, const Vector<float, N> &val
       *(OrtrainPack<guint8, N> *) ((guint8 *) y + i) = pack;
     }
   else
-    {
-      OrtrainPack<guint16, N> pack;
-      for (int v = 0; v < N; v++)
-        pack.at[v] = dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_float_to_half (value.at[v])
-                                                    : ortrain_float_to_bfloat16 (value.at[v]);
-      *(OrtrainPack<guint16, N> *) ((guint16 *) y + i) = pack;
-    }
+    *(OrtrainPack<guint16, N> *) ((guint16 *) y + i) =
+        dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_cuda_narrow_half (value.at) : ortrain_cuda_narrow_bfloat16 (value.at);
 }
 
 static __device__ __forceinline__ void

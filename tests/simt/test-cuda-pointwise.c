@@ -299,6 +299,46 @@ test_casts (void)
   ortrain_provider_unref (cuda);
 }
 
+/* All numbers of 16 bits, and what rounds to them: each of them, the numbers of float32 next to it, those in the middle between two
+ * and next to that. Whole vectors, and a rest. */
+static void
+test_conversions (void)
+{
+  static const OrtrainDType types[] = { ORTRAIN_DTYPE_FLOAT16, ORTRAIN_DTYPE_BFLOAT16 };
+  OrtrainProvider *cuda = open_cuda ();
+  for (guint t = 0; t < G_N_ELEMENTS (types); t++)
+    {
+      const gint64 n = 65536 - 5, n_wide = 6 * n;
+      const guint32 step = types[t] == ORTRAIN_DTYPE_FLOAT16 ? 1u << 13 : 1u << 16;
+      g_autoptr (GError) error = NULL;
+      g_autoptr (OrtrainTensor) narrow = ortrain_tensor_new (types[t], &n, 1, &error);
+      g_autoptr (OrtrainTensor) wide = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, &n_wide, 1, &error);
+      g_assert_no_error (error);
+      guint16 *bits = ortrain_tensor_peek_writable (narrow);
+      for (gint64 i = 0; i < n; i++)
+        bits[i] = (guint16) (i + 5);
+      g_autoptr (OrtrainTensor) exact = kernel_cast (narrow, ORTRAIN_DTYPE_FLOAT32);
+      const guint32 *from = ortrain_tensor_peek (exact);
+      guint32 *to = ortrain_tensor_peek_writable (wide);
+      for (gint64 i = 0; i < n; i++, to += 6)
+        {
+          const guint32 around[] = {
+            from[i], from[i] + 1, from[i] - 1, from[i] + step / 2, from[i] + step / 2 + 1, from[i] + step / 2 - 1
+          };
+          memcpy (to, around, sizeof around);
+        }
+      for (guint back = 0; back < 2; back++)
+        {
+          const OrtrainDType dtype = back ? types[t] : ORTRAIN_DTYPE_FLOAT32;
+          g_autoptr (OrtrainAttributes) attributes = ortrain_attributes_new ();
+          OrtrainTensor *in = back ? wide : narrow;
+          ortrain_attributes_set_int (attributes, "to", dtype);
+          g_assert_cmpuint (compare (cuda, "Cast", attributes, &in, 1, dtype, ortrain_tensor_peek_dims (in), 1), ==, 1);
+        }
+    }
+  ortrain_provider_unref (cuda);
+}
+
 /* Where, Equal and Clip of types that are not float32; comparisons of what is no number. */
 static void
 test_choices (void)
@@ -554,6 +594,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/cuda-pointwise/operators", test_operators);
   g_test_add_func ("/cuda-pointwise/integers", test_integers);
   g_test_add_func ("/cuda-pointwise/casts", test_casts);
+  g_test_add_func ("/cuda-pointwise/conversions", test_conversions);
   g_test_add_func ("/cuda-pointwise/choices", test_choices);
   g_test_add_func ("/cuda-pointwise/chains", test_chains);
   g_test_add_func ("/cuda-pointwise/widths", test_widths);

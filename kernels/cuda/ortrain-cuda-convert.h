@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "cuda/ortrain-cuda-device.h"
+
+/* Vectors of 16-bit floats to float32 and back, N of them at a time, an even number. A GPU rounds two with one instruction, to
+ * the bits that all other providers have; which bits a NaN has is nobody's promise. */
+
+template <int N>
+static __device__ __forceinline__ void
+ortrain_cuda_widen_half (const OrtrainPack<guint16, N> &x, float (&to)[N])
+{
+#pragma unroll
+  for (int v = 0; v < N; v++)
+    {
+#if defined(__CUDA_ARCH__)
+      asm("cvt.f32.f16 %0, %1;" : "=f"(to[v]) : "h"(x.at[v]));
+#else
+      to[v] = ortrain_half_to_float (x.at[v]);
+#endif
+    }
+}
+
+/* Which is a shift everywhere. */
+template <int N>
+static __device__ __forceinline__ void
+ortrain_cuda_widen_bfloat16 (const OrtrainPack<guint16, N> &x, float (&to)[N])
+{
+#pragma unroll
+  for (int v = 0; v < N; v++)
+    to[v] = ortrain_bfloat16_to_float (x.at[v]);
+}
+
+template <int N>
+static __device__ __forceinline__ OrtrainPack<guint16, N>
+ortrain_cuda_narrow_half (const float (&x)[N])
+{
+  OrtrainPack<guint16, N> pack;
+#pragma unroll
+  for (int v = 0; v < N; v += 2)
+    {
+#if defined(__CUDA_ARCH__)
+      guint32 pair; /* the first one below */
+      asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x[v + 1]), "f"(x[v]));
+      pack.at[v] = (guint16) pair;
+      pack.at[v + 1] = (guint16) (pair >> 16);
+#else
+      pack.at[v] = ortrain_float_to_half (x[v]);
+      pack.at[v + 1] = ortrain_float_to_half (x[v + 1]);
+#endif
+    }
+  return pack;
+}
+
+template <int N>
+static __device__ __forceinline__ OrtrainPack<guint16, N>
+ortrain_cuda_narrow_bfloat16 (const float (&x)[N])
+{
+  OrtrainPack<guint16, N> pack;
+#pragma unroll
+  for (int v = 0; v < N; v += 2)
+    {
+#if defined(__CUDA_ARCH__)
+      guint32 pair;
+      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x[v + 1]), "f"(x[v]));
+      pack.at[v] = (guint16) pair;
+      pack.at[v + 1] = (guint16) (pair >> 16);
+#else
+      pack.at[v] = ortrain_float_to_bfloat16 (x[v]);
+      pack.at[v + 1] = ortrain_float_to_bfloat16 (x[v + 1]);
+#endif
+    }
+  return pack;
+}
