@@ -10,8 +10,9 @@
 #define GROUP_CHUNKS 16   /* of one group: about the root of their number */
 #define COLUMN_BLOCK 1024 /* 32 columns, 32 parts of each */
 G_STATIC_ASSERT (1 + (MAX_CHUNKS + GROUP_CHUNKS - 1) / GROUP_CHUNKS <= ORTRAIN_CUDA_N_COUNTERS);
-#define GRAD_WARPS 8    /* rows that a block has at once */
-#define GRAD_ELEMENTS 8 /* of a row, by one thread of a block */
+#define GRAD_WARPS 8      /* rows that a block has at once … */
+#define GRAD_WARPS_LONG 6 /* … where a thread has more of them: two such blocks have 170 registers for each thread */
+#define GRAD_ELEMENTS 8   /* of a row, by one thread of a block */
 
 /* Elements of a row, by one thread of a warp, with which two blocks have registers enough; conversions take some. */
 template <typename T> struct PairElements
@@ -25,6 +26,28 @@ template <> struct PairElements<OrtrainHalf>
 template <> struct PairElements<OrtrainAny>
 {
   static const int N = 8;
+};
+
+/* Whether longer rows, as packs of V elements of 16 bits, fit into the registers of two blocks of fewer warps. */
+template <typename T, int V> struct PairsLong
+{
+  static const bool value = false;
+};
+template <int V> struct PairsLong<OrtrainBfloat16, V>
+{
+  static const bool value = V > 1;
+};
+template <int V> struct PairsLong<OrtrainHalf, V>
+{
+  static const bool value = V > 1;
+};
+
+/* Of a block whose warps have a row each, with K packs of V elements for a thread. */
+template <typename T, int V, int K> struct GradWarps
+{
+  static const bool is_short = K * V <= PairElements<T>::N;
+  static const bool is_pair = is_short || PairsLong<T, V>::value;
+  static const int value = is_short || !is_pair ? GRAD_WARPS : GRAD_WARPS_LONG;
 };
 
 struct Backward
@@ -118,15 +141,17 @@ add_residual (const Backward &b, gint64 i, float (&values)[V])
 }
 
 /* dy, x, dx: [rows, n], dx may be dy. A block has a chunk of rows; its threads have the same columns of each. Two blocks are on a
- * multiprocessor at a time, as many as there are chunks for, where a thread has few enough columns. */
+ * multiprocessor at a time, as many as there are chunks for, where a thread has few enough columns, or
+ * a block few enough warps. */
 template <typename T, int V, int K, bool WARP>
 static __global__ void
-__launch_bounds__ (WARP ? 32 * GRAD_WARPS : 1024, WARP &&K *V <= PairElements<T>::N ? 2 : 1)
+__launch_bounds__ (WARP ? 32 * GradWarps<T, V, K>::value : 1024, WARP &&GradWarps<T, V, K>::is_pair ? 2 : 1)
     norm_grad_held_kernel (Backward b, OrtrainView<T> dy, OrtrainView<T> x, OrtrainView<T> dx, gint64 rows, int n)
 {
   ORTRAIN_CUDA_SHARED (float, scratch, 33);
   const OrtrainTeam<WARP> team = {};
-  const int warp = WARP ? (int) (threadIdx.x / 32) : 0, n_warps = WARP ? GRAD_WARPS : 1;
+  constexpr int n_warps = WARP ? GradWarps<T, V, K>::value : 1;
+  const int warp = WARP ? (int) (threadIdx.x / 32) : 0;
   const gint64 first = blockIdx.x * b.rows_per_chunk;
   const gint64 end = first + b.rows_per_chunk < rows ? first + b.rows_per_chunk : rows;
   float dscale[K * V], dbias[K * V];
@@ -206,7 +231,7 @@ __launch_bounds__ (WARP ? 32 * GRAD_WARPS : 1024, WARP &&K *V <= PairElements<T>
       return;
     }
   /* one pack of columns after the other; of each, the warps in order */
-  ORTRAIN_CUDA_SHARED (float, sums, WARP ? GRAD_WARPS * 32 * 2 * V : 1);
+  ORTRAIN_CUDA_SHARED (float, sums, WARP ? n_warps * 32 * 2 * V : 1);
 #pragma unroll
   for (int k = 0; k < K; k++)
     {
@@ -225,7 +250,7 @@ __launch_bounds__ (WARP ? 32 * GRAD_WARPS : 1024, WARP &&K *V <= PairElements<T>
         {
           const int lane = c % 32, j = c / 32 % V, i = base + lane * V + j;
           float all = 0;
-          for (int w = 0; w < GRAD_WARPS; w++)
+          for (int w = 0; w < n_warps; w++)
             all += sums[w * 2 * V * 32 + c];
           if (i < n)
             part[c / 32 / V * n + i] = all;
@@ -381,10 +406,14 @@ template <typename T> struct LaunchBackward
     constexpr int PAIR = PairElements<T>::N, FEW = V > 1 && K * V > PAIR && PAIR > 8 ? PAIR / V : K;
     void (*kernel) (Backward, OrtrainView<T>, OrtrainView<T>, OrtrainView<T>, gint64, int) =
         norm_grad_held_kernel<T, V, K, WARP>;
+    int n_warps = GradWarps<T, V, K>::value;
     if (WARP && FEW < K && constants->n <= PAIR * ORTRAIN_CUDA_WARP)
-      kernel = norm_grad_held_kernel<T, V, FEW, WARP>;
-    ortrain_cuda_launch (call, "norm-grad", (unsigned) constants->chunks, WARP ? dim3 (32 * GRAD_WARPS) : block, kernel,
-                         backward, dy, x, dx, constants->rows, (int) constants->n);
+      {
+        kernel = norm_grad_held_kernel<T, V, FEW, WARP>;
+        n_warps = GradWarps<T, V, FEW>::value;
+      }
+    ortrain_cuda_launch (call, "norm-grad", (unsigned) constants->chunks, WARP ? dim3 (32 * (unsigned) n_warps) : block,
+                         kernel, backward, dy, x, dx, constants->rows, (int) constants->n);
   }
 
   template <int V>
