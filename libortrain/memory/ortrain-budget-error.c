@@ -49,6 +49,16 @@ append_persistent (GString *text, OrtrainMemoryPlan *plan)
     }
 }
 
+/* Rounded up, so that a budget of the number in the text is met. */
+static char *
+format_enough (guint64 bytes)
+{
+  g_autofree char *text = ortrain_format_bytes (bytes);
+  if (ortrain_parse_bytes (text, NULL) >= bytes)
+    return g_steal_pointer (&text);
+  return ortrain_format_bytes (bytes + bytes / 200); /* half of the last of three digits, at the most */
+}
+
 /* smallest: the plan with the lowest peak that was found. */
 void
 ortrain_budget_set_error (GError **error, OrtrainMemoryPlan *base, OrtrainMemoryPlan *smallest,
@@ -60,7 +70,7 @@ ortrain_budget_set_error (GError **error, OrtrainMemoryPlan *base, OrtrainMemory
   g_string_append_printf (text, "The plan needs %s, the budget is %s", needed, budget);
   if (smallest != base)
     {
-      g_autofree char *reached = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (smallest));
+      g_autofree char *reached = format_enough (ortrain_memory_plan_get_peak_bytes (smallest));
       g_string_append_printf (text, ", and %s are the least that recomputing in the backward pass%s reaches", reached,
                               within->offloads ? ", with offloading," : "");
     }

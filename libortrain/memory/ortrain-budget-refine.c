@@ -15,7 +15,7 @@
 #define MAX_PLANNED 6000 /* nodes of all plans together */
 #define LEAST_PLANS 50   /* with fewer, too little of what is near can be tried */
 #define MAX_PLANS 250
-#define N_DESCENTS 12   /* choices that are lowered at their peaks */
+#define N_DESCENTS 8    /* choices that are lowered at their peaks */
 #define EACH_DESCENT 25 /* plans */
 #define MAX_RUN 3       /* that is tried */
 #define MAX_SPLITS 4
@@ -273,7 +273,7 @@ ortrain_budget_search_refine (OrtrainBudgetSearch *search, OrtrainMemoryPlan *ba
       point->is_expanded = TRUE;
       ok = expand (&self, run, error);
     }
-  for (guint d = 0; d < MIN (N_DESCENTS, n_choices) && ok; d++)
+  for (guint d = 0; d < MIN (N_DESCENTS, n_choices) && ok && !budget->any; d++)
     {
       const OrtrainBudgetChoice *choice = search->choices->pdata[d * n_choices / MIN (N_DESCENTS, n_choices)];
       if (!choice->offloads)

@@ -282,10 +282,12 @@ test_wrong (gpointer *fixture, gconstpointer data)
 int
 main (int argc, char **argv)
 {
-  static const char *const names[] = { "bert", "gpt2", "lstm", "unet", "mobilenet" }; /* the last takes longest */
+  static const char *const names[] = { "bert", "gpt2", "lstm", "unet", "mobilenet" };
   g_test_init (&argc, &argv, NULL);
-  for (guint i = 0; i + !tests_run_all_cases () < G_N_ELEMENTS (names); i++)
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
     {
+      if (!tests_run_all_cases () && !g_str_equal (names[i], "gpt2") && !g_str_equal (names[i], "unet"))
+        continue;
       g_autofree char *path = g_strconcat ("/budget-cache/same-plan/", names[i], NULL);
       g_test_add (path, gpointer, names[i], cache_folder_begin, test_same_plan, cache_folder_end);
       g_autofree char *refused = g_strconcat ("/budget-cache/refused/", names[i], NULL);

@@ -2,6 +2,7 @@
 #include "all-cases.h"
 #include "fixture.h"
 #include "layered-models.h"
+#include "least-budget.h"
 
 #include "memory/ortrain-memory-plan-private.h"
 
@@ -21,23 +22,19 @@ plan_within (OrtrainModel *model, const LayeredCase *c, OrtrainTensorDict *feeds
   return plan;
 }
 
-/* Of the arena, about: the least budget that is met, to a hundredth of what the plan needs without. */
+/* The plan for the least budget that is met, as the message of a refusal says. */
 static OrtrainMemoryPlan *
 find_least (OrtrainModel *model, const LayeredCase *c, OrtrainTensorDict *feeds, OrtrainMemoryPlan *whole)
 {
-  const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (whole);
-  const guint64 arena = ortrain_memory_plan_get_arena_bytes (whole);
-  guint low = 0, high = 100;
-  OrtrainMemoryPlan *least = g_object_ref (whole);
-  while (high - low > 1)
-    {
-      const guint middle = (low + high) / 2;
-      g_autoptr (OrtrainMemoryPlan) plan = plan_within (model, c, feeds, persistent + arena * middle / 100);
-      *(plan != NULL ? &high : &low) = middle;
-      if (plan != NULL)
-        g_set_object (&least, plan);
-    }
-  return least;
+  g_autoptr (GError) error = NULL;
+  const guint64 budget = ortrain_memory_plan_get_persistent_bytes (whole) + 1;
+  g_autoptr (OrtrainTrainingSession) session = make_layered_session (model, c, 0, budget);
+  g_assert_null (ortrain_training_session_plan (session, feeds, &error));
+  g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
+  OrtrainMemoryPlan *plan =
+      plan_within (model, c, feeds, test_read_least (error, ortrain_memory_plan_get_peak_bytes (whole)));
+  g_assert_nonnull (plan);
+  return plan;
 }
 
 /* How often the step that runs again most does so. */

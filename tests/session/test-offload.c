@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "all-cases.h"
 #include "fixture.h"
+#include "least-budget.h"
 
 #include "memory/ortrain-planner-private.h"
 #include "ops/ortrain-op-private.h"
@@ -58,21 +59,19 @@ plan_at (TestModel *model, OrtrainOffload offload, guint64 budget)
   return plan;
 }
 
-/* The peak of the plan for the smallest budget that can be met, within one part in 200. */
+/* The peak of the plan for the smallest budget that can be met, as the message of a refusal says. */
 static guint64
-find_least (TestModel *model, OrtrainOffload offload, guint64 whole)
+find_least (TestModel *model, OrtrainOffload offload, OrtrainMemoryPlan *whole)
 {
-  guint64 low = 0, high = whole;
-  while (high - low > whole / 200)
-    {
-      const guint64 middle = low + (high - low) / 2;
-      g_autoptr (OrtrainMemoryPlan) plan = plan_at (model, offload, middle);
-      if (plan != NULL)
-        high = ortrain_memory_plan_get_peak_bytes (plan);
-      else
-        low = middle;
-    }
-  return high;
+  g_autoptr (GError) error = NULL;
+  const guint64 budget = ortrain_memory_plan_get_persistent_bytes (whole) + 1;
+  g_autoptr (OrtrainTrainingSession) session = make_session (model, offload, budget, NULL);
+  g_assert_null (ortrain_training_session_plan (session, test_model_feeds (model, 0), &error));
+  g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
+  g_autoptr (OrtrainMemoryPlan) plan =
+      plan_at (model, offload, test_read_least (error, ortrain_memory_plan_get_peak_bytes (whole)));
+  g_assert_nonnull (plan);
+  return ortrain_memory_plan_get_peak_bytes (plan);
 }
 
 static OrtrainTensorDict *
@@ -113,8 +112,8 @@ test_same_bits (gconstpointer name)
   g_autoptr (OrtrainTensorDict) parameters = train (model, ORTRAIN_OFFLOAD_OFF, 0, expected);
   /* of mobilenet, each search takes a second */
   const gboolean few = g_str_equal (name, "mobilenet") && !tests_run_all_cases ();
-  const guint64 least = few ? peak : find_least (model, ORTRAIN_OFFLOAD_OFF, peak);
-  const guint64 least_offloaded = find_least (model, ORTRAIN_OFFLOAD_ON, peak);
+  const guint64 least = few ? peak : find_least (model, ORTRAIN_OFFLOAD_OFF, whole);
+  const guint64 least_offloaded = find_least (model, ORTRAIN_OFFLOAD_ON, whole);
   g_assert_cmpuint (least_offloaded, <=, least);
   guint64 last = 0;
   guint n_offloaded = 0;
@@ -164,7 +163,7 @@ test_missing_wait (void)
   g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load ("distilbert");
   g_autoptr (OrtrainMemoryPlan) whole = plan_at (model, ORTRAIN_OFFLOAD_OFF, 0);
-  const guint64 least = find_least (model, ORTRAIN_OFFLOAD_ON, ortrain_memory_plan_get_peak_bytes (whole));
+  const guint64 least = find_least (model, ORTRAIN_OFFLOAD_ON, whole);
   g_autoptr (OrtrainMemoryPlan) plan = plan_at (model, ORTRAIN_OFFLOAD_ON, least);
   guint n_steps, n_waits, n_values, n_missed[2] = { 0, 0 };
   const gint32 first_backward = (gint32) ortrain_memory_plan_get_first_backward_step (plan);
@@ -211,7 +210,7 @@ test_folder (void)
   g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load ("distilbert");
   g_autoptr (OrtrainMemoryPlan) whole = plan_at (model, ORTRAIN_OFFLOAD_OFF, 0);
-  const guint64 least = find_least (model, ORTRAIN_OFFLOAD_ON, ortrain_memory_plan_get_peak_bytes (whole));
+  const guint64 least = find_least (model, ORTRAIN_OFFLOAD_ON, whole);
   g_autofree char *folder = g_dir_make_tmp ("offload-XXXXXX", NULL);
   g_autofree char *missing = g_build_filename (folder, "missing", NULL);
   g_autoptr (OrtrainTrainingSession) session = make_session (model, ORTRAIN_OFFLOAD_ON, least, missing);
@@ -253,7 +252,7 @@ make_least_session (TestModel *model, OrtrainTensorDict **parameters)
       return NULL;
     }
   g_autoptr (OrtrainMemoryPlan) whole = plan_at (model, ORTRAIN_OFFLOAD_OFF, 0);
-  const guint64 least = find_least (model, ORTRAIN_OFFLOAD_ON, ortrain_memory_plan_get_peak_bytes (whole));
+  const guint64 least = find_least (model, ORTRAIN_OFFLOAD_ON, whole);
   OrtrainTrainingSession *session = make_session (model, ORTRAIN_OFFLOAD_ON, least, NULL);
   *parameters = ortrain_training_session_get_parameters (session, &error);
   g_assert_no_error (error);
@@ -322,7 +321,7 @@ test_advice (void)
   g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load ("distilbert");
   g_autoptr (OrtrainMemoryPlan) whole = plan_at (model, ORTRAIN_OFFLOAD_OFF, 0);
-  const guint64 least = find_least (model, ORTRAIN_OFFLOAD_ON, ortrain_memory_plan_get_peak_bytes (whole));
+  const guint64 least = find_least (model, ORTRAIN_OFFLOAD_ON, whole);
   g_autoptr (OrtrainTrainingSession) off = make_session (model, ORTRAIN_OFFLOAD_OFF, least, NULL);
   ortrain_training_session_train_step (off, test_model_feeds (model, 0), &error);
   g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);

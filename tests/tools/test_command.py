@@ -258,6 +258,7 @@ class Errors(Failures):
         self.assertGreaterEqual(first["ms_until_first_step"], first["ms_create"])
         self.assertGreater(first["planned_ms"], 0)
         self.assertGreater(first["ms_host"], 0)
+        self.assertGreater(first["ms_processor"], 0)
         self.assertNotIn("ms_ahead", first)  # the CPU's host waits
         self.assertIn("bench.target", self.fails(1, *bench[:-1]))
         self.assertIn("absent.npy", self.fails(1, *bench, "bench.target=absent.npy"))
