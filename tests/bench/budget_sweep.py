@@ -34,7 +34,7 @@ def sweep(command, name, model, batch, n_points, steps):
     whole = bench(command, model, batch, 0, steps)
     if whole is None:
         sys.exit(f"{name}: no run without a budget")
-    points = [[whole["planned_peak_bytes"], whole["planned_ms"], whole["ms_best"]]]
+    points = [[whole["planned_peak_bytes"], whole["planned_ms"], whole["ms_processor"]]]
     n_met = 0
     for i in range(n_points, 0, -1):
         budget = whole["planned_peak_bytes"] * i // n_points
@@ -51,9 +51,9 @@ def sweep(command, name, model, batch, n_points, steps):
             sys.exit(f"{name}: the losses at a budget of {budget} are others")
         n_met += 1
         if peak < last[0]:
-            points.append([peak, planned, run["ms_best"]])
+            points.append([peak, planned, run["ms_processor"]])
         else:
-            last[2] = min(last[2], run["ms_best"])
+            last[2] = min(last[2], run["ms_processor"])
     for i in range(n_points - n_met - 1, 0, -max(1, n_points // 10)):
         if bench(command, model, batch, whole["planned_peak_bytes"] * i // n_points, 1) is not None:
             sys.exit(f"{name}: {i} of {n_points} parts are enough, and {n_points - n_met} were not")
