@@ -15,7 +15,7 @@
 #define MAX_PLANNED 6000 /* nodes of all plans together */
 #define LEAST_PLANS 50   /* with fewer, too little of what is near can be tried */
 #define MAX_PLANS 250
-#define N_DESCENTS 8    /* choices that are lowered at their peaks */
+#define N_DESCENTS 12   /* choices that are lowered at their peaks */
 #define EACH_DESCENT 25 /* plans */
 #define MAX_RUN 3       /* that is tried */
 #define MAX_SPLITS 4
@@ -224,15 +224,42 @@ compare_points (gconstpointer a, gconstpointer b)
   return first->work < second->work ? -1 : first->work > second->work ? 1 : 0;
 }
 
-/* The cheapest of the front that nothing has been tried around; or NULL. */
+/* The cheapest of the front that nothing has been tried around, or the one that needs least; or NULL. */
 static Point *
-find_next (Refinement *self)
+find_next (Refinement *self, gboolean cheapest)
 {
   g_ptr_array_sort (self->front, compare_points);
   for (guint p = 0; p < self->front->len; p++)
-    if (!((Point *) self->front->pdata[p])->is_expanded)
-      return self->front->pdata[p];
+    {
+      Point *point = self->front->pdata[cheapest ? p : self->front->len - 1 - p];
+      if (!point->is_expanded)
+        return point;
+    }
   return NULL;
+}
+
+/* Some choices lowered at their peaks: what lies far below the others, and may be had for less work. */
+static gboolean
+add_lowered (Refinement *self, guint n_choices, GError **error)
+{
+  OrtrainBudgetSearch *search = self->search;
+  const guint n_descents = MIN (N_DESCENTS, n_choices);
+  for (guint d = 0; d < n_descents; d++)
+    {
+      const OrtrainBudgetChoice *choice = search->choices->pdata[d * n_choices / n_descents];
+      if (!choice->offloads && !ortrain_budget_search_descend (search, choice->run, EACH_DESCENT, 0, self->base,
+                                                               self->request, self->budget, error))
+        return FALSE;
+    }
+  for (guint c = n_choices; c < search->choices->len; c++)
+    {
+      const OrtrainBudgetChoice *choice = search->choices->pdata[c];
+      g_autoptr (GBytes) key = make_key (self, choice->run);
+      g_hash_table_add (self->seen, g_bytes_ref (key));
+      add_point (self, choice->run, choice->promise, choice->work);
+    }
+  g_ptr_array_set_size (search->choices, (gint) n_choices);
+  return TRUE;
 }
 
 static guint
@@ -267,17 +294,13 @@ ortrain_budget_search_refine (OrtrainBudgetSearch *search, OrtrainMemoryPlan *ba
       const OrtrainBudgetChoice *choice = search->choices->pdata[c];
       ok = choice->offloads || try_runs (&self, choice->run, error);
     }
-  for (Point *point; ok && self.n_left > 0 && (point = find_next (&self)) != NULL;)
+  if (ok && !budget->any)
+    ok = add_lowered (&self, n_choices, error);
+  for (Point *point; ok && self.n_left > 0 && (point = find_next (&self, self.n_left > n_plans / 3)) != NULL;)
     {
       g_autofree guint8 *run = g_memdup2 (point->run, search->n_values);
       point->is_expanded = TRUE;
       ok = expand (&self, run, error);
-    }
-  for (guint d = 0; d < MIN (N_DESCENTS, n_choices) && ok && !budget->any; d++)
-    {
-      const OrtrainBudgetChoice *choice = search->choices->pdata[d * n_choices / MIN (N_DESCENTS, n_choices)];
-      if (!choice->offloads)
-        ok = ortrain_budget_search_descend (search, choice->run, EACH_DESCENT, 0, base, request, budget, error);
     }
   for (guint p = 0; p < self.front->len && ok; p++)
     {

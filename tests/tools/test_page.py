@@ -59,10 +59,10 @@ class Page(unittest.TestCase):
     def test_offload(self):
         """It says what is copied away and back, and where it lies in between."""
         unet = str(pathlib.Path(model).parent.parent / "unet" / "model.onnx")
-        command = [ortrain, "plan", unet, "--batch", "32", "--offload", "on", "--html", path("offload.html"), "--json", "--budget"]
+        command = [ortrain, "plan", unet, "--batch", "16", "--offload", "on", "--html", path("offload.html"), "--json", "--budget"]
         refused = subprocess.run([*command, "1KiB"], capture_output=True, text=True, env=environment, timeout=60)
         least = re.search(r"and ([\d.]+) ([KM]iB) are the least", refused.stderr)
-        done = subprocess.run([*command, f"{float(least[1]) * 1.01:.3f}{least[2]}"], capture_output=True, text=True, env=environment, timeout=60)
+        done = subprocess.run([*command, least[1] + least[2]], capture_output=True, text=True, env=environment, timeout=60)
         self.assertEqual(done.returncode, 0, done.stderr)
         said = json.loads(done.stdout)
         data = json.loads(re.search(r'id="data">(.*?)</script>', pathlib.Path(path("offload.html")).read_text(), re.S)[1])
