@@ -128,20 +128,6 @@ list_candidates (const Descent *self)
   return list;
 }
 
-static guint
-count_backward_readers (const OrtrainValue *value)
-{
-  const OrtrainNode *last = NULL;
-  guint n = 0;
-  for (guint u = 0; u < value->uses.n; u++)
-    {
-      const OrtrainNode *node = value->uses.items[u].node;
-      n += node != last && node->phase == ORTRAIN_PHASE_BACKWARD;
-      last = node;
-    }
-  return n;
-}
-
 /* What the value is computed from gets the same run, as far as one of the passes has computed it again. */
 static void
 run_inputs_again (const Descent *self, const OrtrainNode *node, guint8 *run, guint of)
@@ -198,7 +184,7 @@ static gboolean
 try_value (Descent *self, const OrtrainValue *value, gboolean *taken, GError **error)
 {
   const gint now = ORTRAIN_RECOMPUTE_RUN (self->run[value->id]);
-  const guint n_readers = count_backward_readers (value);
+  const guint n_readers = ortrain_recompute_count_readers (value);
   for (guint m = 0; m < G_N_ELEMENTS (moves) && !*taken; m++)
     {
       const gint of = now + moves[m].later, last = of + (moves[m].split > 0);

@@ -140,20 +140,6 @@ try_runs (Refinement *self, const guint8 *run, GError **error)
   return TRUE;
 }
 
-static guint
-count_backward_readers (const OrtrainValue *value)
-{
-  const OrtrainNode *last = NULL;
-  guint n = 0;
-  for (guint u = 0; u < value->uses.n; u++)
-    {
-      const OrtrainNode *node = value->uses.items[u].node;
-      n += node != last && node->phase == ORTRAIN_PHASE_BACKWARD;
-      last = node;
-    }
-  return n;
-}
-
 /* What else runs again with a value. */
 typedef enum
 {
@@ -206,7 +192,8 @@ expand (Refinement *self, const guint8 *from, GError **error)
   for (guint v = 0; v < self->search->n_values; v++)
     {
       const OrtrainValue *value = self->search->graph->values->pdata[v];
-      const guint n_splits = MIN (count_backward_readers (value), MAX_SPLITS), run = ORTRAIN_RECOMPUTE_RUN (from[v]);
+      const guint n_splits = MIN (ortrain_recompute_count_readers (value), MAX_SPLITS),
+                  run = ORTRAIN_RECOMPUTE_RUN (from[v]);
       if (!is_decided (self, v, again) || ortrain_recompute_lives_anyhow (value))
         continue;
       for (guint of = 0; of <= MIN (run + 1, MAX_RUN); of++)

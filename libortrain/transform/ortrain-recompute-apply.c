@@ -47,6 +47,20 @@ ortrain_recompute_may_run_again (const OrtrainNode *node)
   return node->outputs->len > 0;
 }
 
+guint
+ortrain_recompute_count_readers (const OrtrainValue *value)
+{
+  const OrtrainNode *last = NULL;
+  guint n = 0;
+  for (guint u = 0; u < value->uses.n; u++)
+    {
+      const OrtrainNode *node = value->uses.items[u].node;
+      n += node != last && node->phase == ORTRAIN_PHASE_BACKWARD;
+      last = node;
+    }
+  return n;
+}
+
 guint8 *
 ortrain_recompute_runs_new (const gboolean *kept, guint n_values)
 {

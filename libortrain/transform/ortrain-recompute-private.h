@@ -33,6 +33,8 @@ void ortrain_recompute_cut (OrtrainGraph *graph, const gint64 *costs, const gboo
 #define ORTRAIN_RECOMPUTE_RUN(run) ((run) &ORTRAIN_RECOMPUTE_MAX_RUN)
 #define ORTRAIN_RECOMPUTE_SPLIT(run) ((run) >> 4)
 #define ORTRAIN_RECOMPUTE_MAX_SPLIT 15
+/* The nodes of the backward pass that read a value, each once. */
+guint ortrain_recompute_count_readers (const OrtrainValue *value);
 
 /* [n_values]: 0 for what is kept, 1 for the rest. */
 guint8 *ortrain_recompute_runs_new (const gboolean *kept, guint n_values);
