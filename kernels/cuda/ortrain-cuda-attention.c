@@ -21,9 +21,10 @@
 #define MOST_WIDTH 256
 #define KEPT_BYTES ((gint64) 64 << 20) /* size of the matrix for a slice, if that gives each multiprocessor work … */
 #define KEPT_WAVES 2                   /* … for this many rounds of thread blocks; else larger … */
-#define KEPT_MOST ((gint64) 256 << 20) /* … up to this size, or that of one head: more than 11,585 keys */
-#define KEPT_ROWS 128                  /* queries of a thread block */
-#define ALIGNMENT 16                   /* bytes: cuDNN's kernels read and write at multiples of it */
+#define KEPT_MOST                                                                                                      \
+  ((gint64) 256 << 20) /* … up to this size, or up to the size for one head if that is larger (above 11,585 keys) */
+#define KEPT_ROWS 128  /* queries of a thread block */
+#define ALIGNMENT 16   /* bytes: cuDNN's kernels read and write at multiples of it */
 
 typedef struct
 {

@@ -3,8 +3,8 @@
 
 #include "cuda/ortrain-cuda-device.h"
 
-/* Vectors of 16-bit floats to float32 and back, N of them at a time, an even number. A GPU rounds two with one instruction, to
- * the bits that all other providers have; which bits a NaN has is nobody's promise. */
+/* Converts packs of N 16-bit floats to float32 and back; N is even. A GPU rounds two numbers with one instruction. The results
+ * have the same bits as on other providers, except for NaN, whose payload may differ. */
 
 template <int N>
 static __device__ __forceinline__ void
@@ -21,7 +21,7 @@ ortrain_cuda_widen_half (const OrtrainPack<guint16, N> &x, float (&to)[N])
     }
 }
 
-/* Which is a shift everywhere. */
+/* bfloat16 is widened by a shift, for which no instruction is faster. */
 template <int N>
 static __device__ __forceinline__ void
 ortrain_cuda_widen_bfloat16 (const OrtrainPack<guint16, N> &x, float (&to)[N])
@@ -40,7 +40,7 @@ ortrain_cuda_narrow_half (const float (&x)[N])
   for (int v = 0; v < N; v += 2)
     {
 #if defined(__CUDA_ARCH__)
-      guint32 pair; /* the first one below */
+      guint32 pair; /* the first number is in the lower half */
       asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x[v + 1]), "f"(x[v]));
       pack.at[v] = (guint16) pair;
       pack.at[v + 1] = (guint16) (pair >> 16);

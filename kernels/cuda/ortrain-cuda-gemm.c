@@ -359,7 +359,7 @@ find_fastest (Product *product, gboolean keeps_result)
     self->chosen = (guint) known;
   else
     {
-      if (keeps_result) /* it has room for results at the shape's distances */
+      if (keeps_result) /* the scratch memory is sized for the strides of the shape */
         {
           tried.result = product->workspace + self->scratch_at;
           set_stride (self, self->result, self->shape.c_stride);

@@ -50,7 +50,8 @@ void ortrain_cuda_gemm_free (OrtrainCudaGemm *self);
 /* What ortrain_cuda_gemm_run () needs, aligned to 64. */
 gsize ortrain_cuda_gemm_get_workspace_bytes (const OrtrainCudaGemm *self);
 
-/* For run, before the product: distances that are known only then. They are multiples of the shape's alignment. */
+/* Sets the strides of a batch when the addresses are known, before ortrain_cuda_gemm_run (). They are multiples of the shape's
+ * alignment. */
 void ortrain_cuda_gemm_set_strides (OrtrainCudaGemm *self, const OrtrainKernelCall *call, gint64 a, gint64 b, gint64 c,
                                     gint64 bias);
 

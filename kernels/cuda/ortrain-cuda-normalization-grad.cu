@@ -10,9 +10,10 @@
 #define GROUP_CHUNKS 16   /* of one group: about the root of their number */
 #define COLUMN_BLOCK 1024 /* 32 columns, 32 parts of each */
 G_STATIC_ASSERT (1 + (MAX_CHUNKS + GROUP_CHUNKS - 1) / GROUP_CHUNKS <= ORTRAIN_CUDA_N_COUNTERS);
-#define GRAD_WARPS 8      /* rows that a block has at once … */
-#define GRAD_WARPS_LONG 6 /* … where a thread has more of them: two such blocks have 170 registers for each thread */
-#define GRAD_ELEMENTS 8   /* of a row, by one thread of a block */
+#define GRAD_WARPS 8 /* warps of a block, each with one row at a time */
+#define GRAD_WARPS_LONG                                                                                                \
+  6                     /* the same for long rows: two such blocks on a multiprocessor leave 170 registers per thread */
+#define GRAD_ELEMENTS 8 /* elements of a row per thread, if a whole block computes one row */
 
 /* Elements of a row, by one thread of a warp, with which two blocks have registers enough; conversions take some. */
 template <typename T> struct PairElements
@@ -28,7 +29,7 @@ template <> struct PairElements<OrtrainAny>
   static const int N = 8;
 };
 
-/* Whether longer rows, as packs of V elements of 16 bits, fit into the registers of two blocks of fewer warps. */
+/* Whether two blocks of GRAD_WARPS_LONG warps fit on a multiprocessor: only for packs of 16-bit elements. */
 template <typename T, int V> struct PairsLong
 {
   static const bool value = false;
@@ -42,7 +43,7 @@ template <int V> struct PairsLong<OrtrainHalf, V>
   static const bool value = V > 1;
 };
 
-/* Of a block whose warps have a row each, with K packs of V elements for a thread. */
+/* Number of warps of a block in which each warp computes one row, and each thread holds K packs of V elements. */
 template <typename T, int V, int K> struct GradWarps
 {
   static const bool is_short = K * V <= PairElements<T>::N;
@@ -141,8 +142,7 @@ add_residual (const Backward &b, gint64 i, float (&values)[V])
 }
 
 /* dy, x, dx: [rows, n], dx may be dy. A block has a chunk of rows; its threads have the same columns of each. Two blocks are on a
- * multiprocessor at a time, as many as there are chunks for, where a thread has few enough columns, or
- * a block few enough warps. */
+ * multiprocessor at a time, as many as there are chunks for, if their registers suffice (GradWarps). */
 template <typename T, int V, int K, bool WARP>
 static __global__ void
 __launch_bounds__ (WARP ? 32 * GradWarps<T, V, K>::value : 1024, WARP &&GradWarps<T, V, K>::is_pair ? 2 : 1)

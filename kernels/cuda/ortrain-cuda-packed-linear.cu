@@ -4,26 +4,27 @@
 #include "cuda/ortrain-cuda-sum-rows.h"
 #include "cuda/ortrain-cuda-units.h"
 
-/* PackedLinear, PackedLinearInputGrad, PackedLinearGrad: three linear layers of one value. Their weights, biases and
- * gradients are tensors of the model, each in a place of its own; where those lie at even distances, as parameters in one shape
- * do, which stand one behind the other, the three products are one batch, and else three products. The gradient of
- * the input is one product with the three weights side by side: where they lie so, or behind a kernel that copies them so. */
+/* PackedLinear, PackedLinearInputGrad, PackedLinearGrad: three linear layers with the same input. Weights, biases and their
+ * gradients are separate tensors of the model. If their three addresses have equal distances, the three products run as one
+ * strided batch, otherwise as three products. Parameters of equal shape that follow each other in memory have equal
+ * distances. The gradient of the input is one product with the three weights concatenated; unless they are already adjacent, a
+ * kernel first copies them into the workspace. */
 
 #define N_PARTS 3
 
 typedef struct
 {
-  OrtrainCudaGemm *batch;  /* of three; for the gradient of the input: the one product; NULL: there is none */
-  OrtrainCudaGemm *single; /* NULL: there is nothing to multiply */
+  OrtrainCudaGemm *batch;  /* strided batch of three products; NULL: the library has none, or it is not needed */
+  OrtrainCudaGemm *single; /* one product; NULL: x has no rows */
   gboolean transposed;
   OrtrainDType dtype, result_dtype;
   gint64 m, n, k; /* x: [m, k]; y: [m, 3 · n] */
   gsize element_bytes, result_bytes;
-  gsize alignment; /* of the matrices of a batch */
-  gsize at;        /* in the workspace: sums, or weights side by side */
+  gsize alignment; /* bytes: every matrix of a batch begins at a multiple of it */
+  gsize at;        /* offset in the workspace of the sums, or of the concatenated weights */
   gboolean has_sums, wants_sums;
   OrtrainDType bias_dtypes[N_PARTS];
-  gsize n_bytes[2 * N_PARTS]; /* of outputs */
+  gsize n_bytes[2 * N_PARTS]; /* size of each output */
 } Linear;
 
 static void
@@ -35,7 +36,7 @@ free_linear (gpointer data)
   g_free (self);
 }
 
-/* The distance of three addresses, in elements, if it is the same and the library takes it; else -1. */
+/* The distance between neighbouring addresses, in elements; -1 if the distances differ or are not aligned. */
 static gint64
 find_distance (const void *const *addresses, gsize element_bytes, gsize alignment)
 {
@@ -50,7 +51,7 @@ find_distance (const void *const *addresses, gsize element_bytes, gsize alignmen
 
 #define MOST_ALIGNMENT 16 /* bytes that the library's kernels copy at a time */
 
-/* What parts of n elements begin at multiples of, whether they are operands or results. */
+/* The largest alignment in bytes that every third of a row of [m, 3 · n] has, both as operand and as result. */
 static gsize
 find_alignment (const Linear *self)
 {
@@ -144,7 +145,7 @@ run_forward (const OrtrainKernelCall *call)
   const void *const *w = call->inputs + 1, *const *bias = call->inputs + 1 + N_PARTS;
   if (self->single == NULL)
     return;
-  /* one bias may be that of all three */
+  /* the distance of biases may be 0: the exporter may have written one tensor for all three */
   const gint64 distance = find_distance (w, self->element_bytes, self->alignment);
   const gint64 of_bias = adds_bias ? find_distance (bias, self->result_bytes, self->result_bytes) : 0;
   if (self->batch != NULL && distance >= 0 && of_bias >= 0)
@@ -201,7 +202,7 @@ prepare_input_grad (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
-/* w0, w1, w2: rows of `length` units each → y: a row of each, side by side. A row of blocks for each of them. */
+/* w0, w1, w2: [rows, length] units each → y: [rows, 3, length]. blockIdx.y: which of the three. */
 template <typename T, bool Small>
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
@@ -231,7 +232,7 @@ launch_pack (const OrtrainKernelCall *call, gpointer y, gint64 n, gint64 length)
                          ortrain_divisor (length));
 }
 
-/* With [n, k], which one product reads below each other, a row is the whole. */
+/* Concatenates the weights: [k, n] each to [k, 3 · n]; transposed, [n, k] each to [3 · n, k], for which a weight is one row. */
 static void
 pack (const OrtrainKernelCall *call, const Linear *self, gpointer y)
 {
@@ -353,7 +354,7 @@ prepare_grad (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
-/* Where the gradient of a bias goes; NULL: nowhere. */
+/* The address of the gradient of a bias; NULL: it is not wanted. */
 typedef struct
 {
   void *at;
@@ -373,7 +374,7 @@ put_sum (const Bias &bias, gint64 i, double sum)
   ortrain_cuda_add_sum (bias.at, i, ORTRAIN_DTYPE_FLOAT64, sum, bias.accumulate.is_set ());
 }
 
-/* sums: [3, n]. A row of blocks for each bias. */
+/* sums: [3, n]. blockIdx.y: which bias. */
 template <typename T>
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK) put_sums_kernel (const T *sums, Bias first, Bias second, Bias third, gint64 n)
@@ -480,7 +481,7 @@ is_result (OrtrainDType dtype, OrtrainDType result)
   return result == dtype || (result == ORTRAIN_DTYPE_FLOAT32 && dtype != ORTRAIN_DTYPE_FLOAT64);
 }
 
-/* x and weights of one type; biases and the result in that type, or in float32. */
+/* x and the weights have the same type; biases and the result have that type or float32. */
 static gboolean
 takes (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
 {
@@ -491,7 +492,7 @@ takes (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outpu
   return (n_inputs == 1 + N_PARTS || n_inputs == 1 + 2 * N_PARTS) && n_outputs == 1 && is_result (dtype, result);
 }
 
-/* The gradients of weights in one type; those of biases, which may be left out, in that of x or in float32. */
+/* All gradients of weights have one type. Gradients of biases are optional, and have the type of x or float32. */
 static gboolean
 takes_grad (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
 {

@@ -7,16 +7,16 @@
 
 #include <string.h>
 
-/* A choice is the first of a row, each of which needs less than the one before it. What is live at the highest step of a plan names the values that another run may help; the first of
- * them that lowers the plan is taken. So a value may run once for each of its readers, or leave its memory to a step that no
- * minimum cut and no schedule of segments has looked at. */
+/* Improves a choice in small steps. Each step changes the run of one value that is live at the highest step of the plan, and is
+ * kept if the plan gets lower. So a node may run again once for each of its readers, which neither minimum cuts nor schedules
+ * of segments try. */
 
-#define MAX_IN_VAIN 40 /* plans one after the other of which none is lower */
-#define LEAST_PART 64  /* of the peak: what is smaller is not worth a plan */
-#define MAX_CANDIDATES 24
+#define MAX_IN_VAIN 40    /* the search ends after so many plans without an improvement */
+#define LEAST_PART 64     /* values smaller than 1/64 of the peak are not tried */
+#define MAX_CANDIDATES 24 /* values that are tried for each peak */
 
-/* What plans are compared by. Steps that are nearly as high as the highest count too, since a plan that is lower at one of
- * two equal peaks is on the way to one that is lower at both: the sum of the 64th powers of their bytes. */
+/* Plans are compared by the sum of the 64th powers of the live bytes of their steps, and not by the highest step alone: of two
+ * equal peaks, only one can be lowered at a time. 64 = 2^N_SQUARES. */
 #define N_SQUARES 6
 
 typedef struct
@@ -25,13 +25,13 @@ typedef struct
   OrtrainMemoryPlan *base;
   const OrtrainPlanRequest *request;
   const OrtrainBudget *budget;
-  GHashTable *seen; /* of GBytes: runs that have been planned */
-  guint n_left;     /* plans */
-  guint n_in_vain;  /* since the last that was taken */
-  guint8 *run;      /* [n_values]: of the last of the row */
-  OrtrainMemoryPlan *plan;
-  double scale; /* bytes: of the first plan's peak */
-  double height;
+  GHashTable *seen;        /* elements: GBytes, the runs [n_values] that have been planned */
+  guint n_left;            /* number of plans that may still be made */
+  guint n_in_vain;         /* number of plans since the last improvement */
+  guint8 *run;             /* [n_values]: the best runs so far, see ortrain_recompute_apply () */
+  OrtrainMemoryPlan *plan; /* their plan */
+  double scale;            /* peak of the first plan, in bytes */
+  double height;           /* of `plan`, see measure_height () */
 } Descent;
 
 static double
@@ -58,7 +58,7 @@ plan_runs (const Descent *self, const guint8 *run, GError **error)
   return copy != NULL ? ortrain_budget_plan_variant (copy, TRUE, &lowering, self->budget, error) : NULL;
 }
 
-/* Of the forward pass, and decided about by its run. */
+/* Whether the value is computed by the forward pass and can be recomputed. */
 static gboolean
 has_run (const Descent *self, const OrtrainValue *value)
 {
@@ -73,7 +73,7 @@ add_candidate (const Descent *self, GPtrArray *list, OrtrainValue *value)
     g_ptr_array_add (list, value);
 }
 
-/* The value of the graph that one of a plan is, or is a copy of; or NULL. */
+/* The value of the graph from which a value of the plan was copied; NULL if there is none. */
 static OrtrainValue *
 find_original (const Descent *self, const OrtrainPlanValue *planned)
 {
@@ -97,7 +97,7 @@ compare_bytes (gconstpointer a, gconstpointer b, gpointer data)
   return first < second ? -1 : 1;
 }
 
-/* What is live at the highest step, the largest first: and after it what is computed from it, and what it is computed from. */
+/* The values that are live at the highest step, the largest first, and then their direct consumers and inputs. */
 static GPtrArray *
 list_candidates (const Descent *self)
 {
@@ -112,7 +112,7 @@ list_candidates (const Descent *self)
       g_array_append_val (blocks, v);
   g_array_sort_with_data (blocks, compare_bytes, plan->values);
   for (guint b = 0; b < blocks->len; b++)
-    for (guint v = 0; v < plan->n_values; v++) /* all that share its bytes */
+    for (guint v = 0; v < plan->n_values; v++) /* all values in the same buffer */
       if (plan->values[v].root == g_array_index (blocks, guint32, b))
         add_candidate (self, list, find_original (self, &plan->values[v]));
   const guint n = list->len;
@@ -128,7 +128,7 @@ list_candidates (const Descent *self)
   return list;
 }
 
-/* What the value is computed from gets the same run, as far as one of the passes has computed it again. */
+/* Gives the inputs of a node the same run, and their inputs too, except for values that are kept. */
 static void
 run_inputs_again (const Descent *self, const OrtrainNode *node, guint8 *run, guint of)
 {
@@ -143,7 +143,7 @@ run_inputs_again (const Descent *self, const OrtrainNode *node, guint8 *run, gui
     }
 }
 
-/* Plans these runs, and takes them where that is lower. FALSE: error. */
+/* Plans these runs, and takes them if the plan is lower. FALSE: error. */
 static gboolean
 try_runs (Descent *self, const guint8 *run, gboolean *taken, GError **error)
 {
@@ -166,13 +166,12 @@ try_runs (Descent *self, const guint8 *run, gboolean *taken, GError **error)
   return TRUE;
 }
 
-/* Another run of a value: so many runs later; of its readers from the split-th on one more; and what it is computed from
- * in the same run, or not. Those come first that lower a plan most often. */
+/* A change of the run of one value. Sorted: those that lower a plan most often come first. */
 typedef struct
 {
-  gint8 later;
-  guint8 split;
-  gboolean with_inputs;
+  gint8 later;  /* added to the run */
+  guint8 split; /* the first `split` readers keep this run, the others read the next one; 0: all read the same */
+  gboolean with_inputs; /* the inputs get the same run */
 } Move;
 
 static const Move moves[] = {

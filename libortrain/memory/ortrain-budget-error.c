@@ -49,14 +49,15 @@ append_persistent (GString *text, OrtrainMemoryPlan *plan)
     }
 }
 
-/* Rounded up, so that a budget of the number in the text is met. */
+/* Rounds up: a budget of the printed number must be large enough. */
 static char *
 format_enough (guint64 bytes)
 {
   g_autofree char *text = ortrain_format_bytes (bytes);
   if (ortrain_parse_bytes (text, NULL) >= bytes)
     return g_steal_pointer (&text);
-  return ortrain_format_bytes (bytes + bytes / 200); /* half of the last of three digits, at the most */
+  return ortrain_format_bytes (bytes +
+                               bytes / 200); /* three digits are printed, so that rounding loses less than 1/200 */
 }
 
 /* smallest: the plan with the lowest peak that was found. */

@@ -15,8 +15,8 @@
 #define MAX_PLANNED 6000 /* nodes of all plans together */
 #define LEAST_PLANS 50   /* with fewer, too little of what is near can be tried */
 #define MAX_PLANS 250
-#define N_DESCENTS 12   /* choices that are lowered at their peaks */
-#define EACH_DESCENT 25 /* plans */
+#define N_DESCENTS 12   /* number of choices that are lowered at their peaks */
+#define EACH_DESCENT 25 /* number of plans for each of them */
 #define MAX_RUN 3       /* that is tried */
 #define MAX_SPLITS 4
 
@@ -211,7 +211,7 @@ compare_points (gconstpointer a, gconstpointer b)
   return first->work < second->work ? -1 : first->work > second->work ? 1 : 0;
 }
 
-/* The cheapest of the front that nothing has been tried around, or the one that needs least; or NULL. */
+/* The cheapest point of the front that has not been expanded, or the one that needs the fewest bytes; NULL if there is none. */
 static Point *
 find_next (Refinement *self, gboolean cheapest)
 {
@@ -225,7 +225,7 @@ find_next (Refinement *self, gboolean cheapest)
   return NULL;
 }
 
-/* Some choices lowered at their peaks: what lies far below the others, and may be had for less work. */
+/* Lowers some choices at their peaks. They need far fewer bytes than the others, and the refinement then finds cheaper ones near them. */
 static gboolean
 add_lowered (Refinement *self, guint n_choices, GError **error)
 {

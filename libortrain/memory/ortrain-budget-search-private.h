@@ -77,12 +77,12 @@ gboolean ortrain_budget_is_small (const OrtrainGraph *graph);
  * need. After all others have been added. */
 gboolean ortrain_budget_search_refine (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base,
                                        const OrtrainPlanRequest *request, const OrtrainBudget *budget, GError **error);
-/* Adds a row of choices, each of which needs less memory than the one before it, from these runs ([n_values]) on, until one
- * has a plan of no more than `enough` bytes of the arena or so many plans have been made. All are measured. */
+/* Starts from these runs ([n_values]) and adds choices, each of which needs less memory than the one before. Ends when a plan
+ * needs no more than `enough` bytes of the arena, or after n_plans plans. The choices are measured. */
 gboolean ortrain_budget_search_descend (OrtrainBudgetSearch *self, const guint8 *run, guint n_plans, gsize enough,
                                         OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
                                         const OrtrainBudget *budget, GError **error);
-/* Takes all choices out; transfer full. */
+/* Removes all choices and returns them; transfer full. */
 GPtrArray *ortrain_budget_search_steal_choices (OrtrainBudgetSearch *self);
 /* Sorted by work; what promises no less memory than a choice with less work, or than the base, is dropped. */
 void ortrain_budget_search_sort (OrtrainBudgetSearch *self, guint64 promise_of_base);

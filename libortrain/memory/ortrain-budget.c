@@ -14,8 +14,8 @@
  * backward pass reads it. Choices come from minimum cuts (memory/ortrain-budget-choices.c), from dynamic programming over the
  * chain (memory/ortrain-budget-chain.c), and from the recompute levels; where values may be offloaded, each of them once more
  * with some of what is kept copied out and back, at the price of these copies. The list is sorted by work; what promises no
- * less memory than a choice with less work is dropped. The first whose plan fits is taken. Where none does, the one that needs least is
- * lowered step by step at its peaks (memory/ortrain-budget-descend.c). */
+ * less memory than a choice with less work is dropped. The first whose plan fits is taken. If none fits, the choice that needs the
+ * fewest bytes is lowered at its peaks (memory/ortrain-budget-descend.c). */
 
 #define MAX_KNOWN 12 /* choices that a family keeps: few, as those that do not fit cost time */
 
@@ -58,8 +58,8 @@ plan_choice (OrtrainGraph *graph, const OrtrainBudgetChoice *choice, gboolean ov
   return copy != NULL ? ortrain_budget_plan_variant (copy, TRUE, &of_choice, budget, error) : NULL;
 }
 
-#define MAX_DESCENDED 80000 /* nodes of the plans that lower the least one, together */
-#define MAX_DESCENTS 200    /* these plans */
+#define MAX_DESCENDED 80000 /* nodes in all plans of a descent together */
+#define MAX_DESCENTS 200    /* plans of a descent */
 #define MAX_TRIED_LAST 12   /* choices that promise to need least, which are planned for a refusal's message */
 #define LEAST_PROMISED 0.75 /* a plan may need this part of what its choice promises */
 #define LEAST_OFFLOADED 0.5 /* the same where values are offloaded: what passes through is a guess */
@@ -184,8 +184,8 @@ try_choices (Search *self, const OrtrainPlanRequest *request, const OrtrainBudge
   return TRUE;
 }
 
-/* None of the choices fits: goes on from the best of those that promise to need least. Which they are, and so all that
- * follows, does not depend on the budget, as all of them have been planned. Takes their place in the search. */
+/* If no choice fits: lowers the best of the choices with the smallest promises at its peaks, and tries the results. All of those
+ * choices have been planned, so that the result does not depend on the budget. */
 static gboolean
 descend (Search *self, GPtrArray *choices, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
          OrtrainMemoryPlan *base, OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found, GError **error)
@@ -207,7 +207,7 @@ descend (Search *self, GPtrArray *choices, const OrtrainPlanRequest *request, co
       !try_choices (self, request, budget, base, NULL, 1, smallest, found, error))
     return FALSE;
   if (self->taken == NULL)
-    self->taken = taken; /* what needs least is still that of the choices before */
+    self->taken = taken; /* none of the new plans is smaller */
   return TRUE;
 }
 
@@ -301,7 +301,7 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
   OrtrainBudgetSearch *search = &self.search;
   g_autoptr (OrtrainMemoryPlan) smallest = g_object_ref (base);
   g_autoptr (OrtrainMemoryPlan) found = NULL;
-  g_autoptr (GPtrArray) earlier = NULL; /* choices, of which one may be taken */
+  g_autoptr (GPtrArray) earlier = NULL; /* kept alive: self.taken may be one of them */
   OrtrainBudgetFamily *family = ortrain_budget_has_backward (base) ? budget->family : NULL;
   gboolean ok = TRUE;
   ortrain_budget_search_init (search, graph, base, request->provider, budget->offloads);

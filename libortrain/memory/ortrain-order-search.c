@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-/* Local search around the peak. At the step with the most live bytes, each block that only waits there is a reason for some
- * moves: the tasks that make it, and all that depend on them, run after that step; or the tasks that read it last, and all that
- * they depend on, run before it, with or without what reads their results; or that step goes past them. The move after which
- * the steps between need least is made, as long as that is less than the peak.
+/* Local search around the peak, the step with the most live bytes. For each block that is live there but not used, these moves
+ * are tried: its makers and their successors run after the peak; its last readers and their predecessors run before the peak, with
+ * or without the readers of their results; the peak itself, with its predecessors or successors, runs before the makers or after the
+ * readers. The move with the lowest result is made, if that is lower than the peak.
  *
  * Where no move helps at the highest peaks, and several would together, the best order of the few tasks around one is found
  * among all of them. */
@@ -294,7 +294,7 @@ try_later (Search *self, guint32 block, guint peak, guint phase_end, Move *best)
         try_window (self, begin, end, TRUE, best);
     }
   clear_marks (self);
-  /* or the peak before them, alone with what it depends on */
+  /* or the peak and its predecessors run before the makers */
   mark (self, self->order[peak]);
   close_move (self, begin, peak + 1, FALSE);
   if (!self->moves[self->order[begin]])
@@ -302,7 +302,7 @@ try_later (Search *self, guint32 block, guint peak, guint phase_end, Move *best)
   clear_marks (self);
 }
 
-/* The marked tasks of a window that begins at the peak run before it: right before, or as soon as can be. */
+/* Tries the marked tasks of a window that begins at the peak directly before the peak, and as early as possible. */
 static void
 try_before (Search *self, guint peak, guint end, guint phase_begin, Move *best)
 {
@@ -316,8 +316,8 @@ try_before (Search *self, guint peak, guint end, guint phase_begin, Move *best)
     try_window (self, begin, end, FALSE, best);
 }
 
-/* Marks what reads the blocks that marked tasks make, so that these need not wait over the peak; returns the end of a window
- * with all of it, or 0 where it would be too long. */
+/* Marks the readers of the blocks that marked tasks make, so that these blocks can be freed before the peak. Returns the end of
+ * the window, or 0 if there is nothing to mark or the window would be too long. */
 static guint
 mark_readers (Search *self, guint peak, guint end, guint phase_end)
 {
@@ -342,8 +342,8 @@ mark_readers (Search *self, guint peak, guint end, guint phase_end)
   return self->n_marked > n_marked ? end : 0;
 }
 
-/* The tasks that read a block after the peak, and what they depend on, run before it; or these and what reads what they
- * make. */
+/* Tries the tasks that read a block after the peak, with their predecessors, before the peak; and the same with the readers of
+ * their results. */
 static void
 try_sooner (Search *self, guint32 block, guint peak, guint phase_begin, guint phase_end, Move *best)
 {
@@ -363,7 +363,7 @@ try_sooner (Search *self, guint32 block, guint peak, guint phase_begin, guint ph
         }
     }
   clear_marks (self);
-  /* or the peak after them, with what depends on it */
+  /* or the peak and its successors run after the readers */
   end = self->ends[block] + 1;
   mark (self, self->order[peak]);
   close_move (self, peak, end, TRUE);

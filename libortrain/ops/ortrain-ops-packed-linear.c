@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* Three linear layers of one value, as queries, keys and values of attention are. A pass makes them, for devices that compute
- * all three at once; weights and biases stay the tensors of the model.
+/* Three linear layers with the same input, such as queries, keys and values of attention. The pass pack-linear inserts these
+ * operators for providers that have kernels for them. Weights and biases stay separate tensors of the model.
  *
  * PackedLinear (x […, k], w0, w1, w2 [k, n][, b0, b1, b2 [n]]) {transB} → [x·w0 + b0, x·w1 + b1, x·w2 + b2], […, 3·n]; with
  * transB, weights are [n, k].
@@ -29,10 +29,12 @@ differ (OrtrainDim a, OrtrainDim b)
   return ortrain_dim_is_int (a) && ortrain_dim_is_int (b) && a.value != b.value;
 }
 
-/* Weights are matrices in one shape. */
+/* Input 0 has rows, and the weights are matrices of equal shape. */
 static gboolean
-check_weights (OrtrainInferContext *ctx, GError **error)
+check_operands (OrtrainInferContext *ctx, GError **error)
 {
+  if (ortrain_infer_get_rank (ctx, 0) == 0)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input 0 has no dimensions");
   for (guint i = 1; i <= N_PARTS; i++)
     {
       const gint rank = ortrain_infer_get_rank (ctx, i);
@@ -52,9 +54,7 @@ infer_packed_linear (OrtrainInferContext *ctx, GError **error)
   const gboolean transposed = flag (ctx->node, "transB");
   const OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
   OrtrainDim dims[ORTRAIN_MAX_RANK];
-  if (rank == 0)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input 0 has no dimensions");
-  if (!check_weights (ctx, error))
+  if (!check_operands (ctx, error))
     return FALSE;
   if (rank < 0 || ortrain_infer_get_rank (ctx, 1) < 0)
     {
@@ -78,9 +78,7 @@ infer_input_grad (OrtrainInferContext *ctx, GError **error)
 {
   const gint rank = ortrain_infer_get_rank (ctx, 0);
   OrtrainDim dims[ORTRAIN_MAX_RANK];
-  if (rank == 0)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input 0 has no dimensions");
-  if (!check_weights (ctx, error))
+  if (!check_operands (ctx, error))
     return FALSE;
   if (rank < 0 || ortrain_infer_get_rank (ctx, 1) < 0)
     {
@@ -122,7 +120,7 @@ infer_packed_linear_grad (OrtrainInferContext *ctx, GError **error)
 
 /* ---- gradients ---- */
 
-/* The last dimension of `value` as it is, all others as one: a view. */
+/* A view of `value` as a matrix: the last dimension stays, all others become one. */
 static OrtrainValue *
 flatten (OrtrainGradContext *ctx, OrtrainValue *value)
 {

@@ -67,7 +67,7 @@ static void
 look (OrtrainDevice *self)
 {
   g_mutex_lock (&self->mutex);
-  if (self->module == NULL) /* it was made by g_object_new(), as bindings can */
+  if (self->module == NULL) /* made by g_object_new(), which bindings can call */
     {
       if (self->reason == NULL)
         self->reason = g_strdup ("it belongs to no provider: ortrain_device_list() returns devices that do");

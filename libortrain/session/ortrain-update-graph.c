@@ -51,7 +51,7 @@ ortrain_update_rule_init (OrtrainUpdateRule *rule, OrtrainTrainingOptions *optio
 }
 
 /* Nodes under construction. */
-#define MAX_JOINED 32 /* operands of a node that joins results of others: each provider has a kernel for so many */
+#define MAX_JOINED 32 /* operands of a node that joins other results; every provider has kernels for this many */
 
 typedef struct
 {

@@ -8,8 +8,8 @@
  * tests and for finding faults; none of them changes what is computed beyond rounding). ORTRAIN_EXPAND, a list of names of
  * our own operators or "all", takes them to have no kernel: their bodies in standard operators run. */
 
-/* Before the gradient is built; shapes may be symbolic. provider: that will run it, for what only some have kernels for;
- * or NULL. */
+/* Before the gradient is built; shapes may be symbolic. provider: the one that will run the graph, or
+ * NULL: then passes that need certain kernels do nothing. */
 gboolean ortrain_optimize_symbolic_graph (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
 /* Once the gradient is built; shapes may be symbolic. */
 gboolean ortrain_optimize_gradient_graph (OrtrainGraph *graph, GError **error);

@@ -3,7 +3,7 @@
 
 #include "graph/ortrain-graph-private.h"
 
-/* Whether attention of this form can read queries, keys and values as one value, if they are. */
+/* Whether this attention node can read queries, keys and values from one packed value. */
 gboolean ortrain_attention_may_be_packed (OrtrainNode *node);
-/* Lets it read packed, [batch, length, 3, heads, width]. */
+/* Makes the node read `packed`: [batch, length, 3, heads, width]. */
 gboolean ortrain_attention_read_packed (OrtrainNode *node, OrtrainValue *packed, GError **error);

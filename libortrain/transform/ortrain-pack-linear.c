@@ -5,22 +5,22 @@
 #include "transform/ortrain-fuse-attention-private.h"
 #include "transform/ortrain-pack-attention-private.h"
 
-/* Queries, keys and values as exporters of BERT and ViT write them: three products of one value, each with a weight and perhaps a bias of
- * its own, and each cut into heads by a Reshape. */
+/* Queries, keys and values as exporters write them for BERT and ViT: three products with the same input, each with its own
+ * weight and an optional bias, followed by a Reshape into heads. */
 
 #define N_PARTS 3
 
-/* One of them as it is found. */
+/* One of the three products. */
 typedef struct
 {
-  const OrtrainOpDef *op;     /* of the product */
-  OrtrainValue *x, *w, *bias; /* bias: NULL, there is none */
-  OrtrainValue *y;            /* with the bias */
+  const OrtrainOpDef *op;     /* operator of the product */
+  OrtrainValue *x, *w, *bias; /* bias: or NULL */
+  OrtrainValue *y;            /* result, including the bias */
   gboolean transposed;        /* w is [n, k] */
   gint64 heads, width;
 } Layer;
 
-/* The value that `value` is in another shape, if nobody else sees what is between. */
+/* Follows Reshapes backward from `value`; NULL if an intermediate value has another reader. */
 static OrtrainValue *
 skip_reshapes (OrtrainValue *value, const OrtrainNode *reader)
 {
@@ -102,7 +102,7 @@ match_layer (OrtrainNode *attention, guint i, Layer *layer)
           (layer->bias->rank == 1 && ortrain_dim_equal (layer->bias->dims[0], ortrain_dim_int (n))));
 }
 
-/* Trained or not. */
+/* Whether both exist, and are both trained or both not. */
 static gboolean
 same_role (const OrtrainValue *a, const OrtrainValue *b)
 {
@@ -125,7 +125,7 @@ fit (const Layer *layers)
         if (layers[k].w == layer->w)
           return FALSE;
     }
-  /* a gradient of the biases alone is not worth a product */
+  /* trained biases with frozen weights stay as they are: there is no product to share */
   return first->bias == NULL || first->bias->role != ORTRAIN_ROLE_PARAMETER || first->w->role == ORTRAIN_ROLE_PARAMETER;
 }
 
@@ -143,8 +143,8 @@ has_kernels (const OrtrainProvider *provider, const OrtrainNode *attention, cons
              NULL;
 }
 
-/* The shape [batch, length, 3, heads, width] of y [batch, length, …] or [batch · length, …]: at most one number may be
- * unknown then. */
+/* Fills the shape [batch, length, 3, heads, width], for y of [batch, length, …] or [batch · length, …]. In the second case at most
+ * one of batch and length may be unknown. */
 static gboolean
 find_shape (const OrtrainNode *attention, const Layer *layer, gint64 *shape)
 {

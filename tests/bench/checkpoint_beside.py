@@ -5,11 +5,11 @@
     tests/bench/checkpoint_beside.py --ortrain _build/tools/ortrain --models DIR [--shares 0.5,0.25] [--threads N] [--rounds 3] \\
         --peer 'WAY=COMMAND {name} {batch} {seq} {threads} {steps}' [--peer …] NAME:BATCH[:SEQ]...
 
-DIR/NAME/model.onnx trains without a budget and with some that leave these shares of the arena; each peer's command prints one
-JSON object with ms_processor and peak_bytes (checkpoint_peer.py). All take turns. Prints two tables: time with a budget, planned and
-measured, of that without one; and for each way of the peer, its time and bytes above parameters and optimizer state, beside
-those of our fastest run that has no more bytes. Times are the processor's, of all threads, which a busy machine changes less.
-By hand, never as a test."""
+Trains DIR/NAME/model.onnx without a budget and with budgets of these shares of the arena, and runs each peer. A peer's command
+prints one JSON object with ms_processor and peak_bytes (checkpoint_peer.py). All programs take turns. Prints two tables: the time
+with a budget divided by the time without one, planned and measured; and for each peer its time, and its memory minus
+parameters and optimizer state, beside our fastest run that needs no more memory. Times are processor time of all threads, which
+a busy machine changes less than wall time. To be run by hand, never as a test."""
 import argparse
 import json
 import shlex
@@ -82,7 +82,7 @@ def main():
     print("| --- |" + " --- |" * len(shares))
     print("\n".join(times))
     if peers:
-        print("\n| model, batch | the peer | its ms | its MB | ms | MB | time | bytes |\n" + "| --- " * 8 + "|")
+        print("\n| model, batch | peer | peer, ms | peer, MB | ours, ms | ours, MB | time ratio | memory ratio |\n" + "| --- " * 8 + "|")
         print("\n".join(ways))
 
 

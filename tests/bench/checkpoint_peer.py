@@ -27,12 +27,12 @@ LEAST_BLOCKS = 3
 
 
 class Group(nn.Module):
-    """Blocks one after the other, as one block that the backward pass computes again."""
+    """Consecutive blocks as one checkpoint: the backward pass recomputes them together."""
 
     def __init__(self, blocks):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
-        for name in ("attention_type", "layer_type"):  # which the loop around the blocks may read
+        for name in ("attention_type", "layer_type"):  # the model's loop over its blocks may read these
             if hasattr(blocks[0], name):
                 setattr(self, name, getattr(blocks[0], name))
 
@@ -110,7 +110,7 @@ def main():
         losses.append(loss.item())
         times.append((time.perf_counter() - start) * 1e3)
         processor_times.append((time.process_time() - processor) * 1e3)
-        if len(times) == 2 and args.way == "compile":  # what compiling took
+        if len(times) == 2 and args.way == "compile":  # forget the peak of compiling
             with open("/proc/self/clear_refs", "w") as file:
                 file.write("5")
     times = sorted(times[2:])

@@ -95,8 +95,8 @@ make_resnet (void)
   return end_cnn (self, x, 32);
 }
 
-/* Blocks that are wide inside, the first of them by far the largest: its convolution that widens has the least when it runs
- * once for the gradient of its norm and once for that of the weights after it. */
+/* Inverted residual blocks as in MobileNet; the first is by far the largest. The step needs the fewest bytes if the widening
+ * convolution of that block runs twice in the backward pass: for the gradient of its norm, and for the next weight gradient. */
 static inline OrtrainGraphBuilder *
 make_inverted (void)
 {
@@ -201,7 +201,7 @@ typedef struct
   OrtrainPrecision precision;
   OrtrainImmediateUpdates immediate;
   gboolean is_deep; /* a least budget has nodes run again more than once */
-  double most;      /* part of the arena that the least budget has; or 0 */
+  double most;      /* the least budget is at most this part of the arena; 0: not checked */
 } LayeredCase;
 
 static inline OrtrainTrainingSession *

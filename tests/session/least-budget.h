@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The bytes that the message of a refused budget calls the least; `whole` where it names none. A budget of that has to be met. */
+/* The smallest budget that the message of a refused budget names, in bytes; `whole` if it names none. Such a budget must be met. */
 static inline guint64
 test_read_least (const GError *refusal, guint64 whole)
 {

@@ -22,7 +22,7 @@ plan_within (OrtrainModel *model, const LayeredCase *c, OrtrainTensorDict *feeds
   return plan;
 }
 
-/* The plan for the least budget that is met, as the message of a refusal says. */
+/* The plan for the smallest budget, which the message of a refused budget names. */
 static OrtrainMemoryPlan *
 find_least (OrtrainModel *model, const LayeredCase *c, OrtrainTensorDict *feeds, OrtrainMemoryPlan *whole)
 {

@@ -59,7 +59,7 @@ plan_at (TestModel *model, OrtrainOffload offload, guint64 budget)
   return plan;
 }
 
-/* The peak of the plan for the smallest budget that can be met, as the message of a refusal says. */
+/* The peak of the plan for the smallest budget, which the message of a refused budget names. */
 static guint64
 find_least (TestModel *model, OrtrainOffload offload, OrtrainMemoryPlan *whole)
 {

@@ -20,7 +20,7 @@
 
 typedef struct
 {
-  gboolean is_vit;     /* normalized before each part of a layer; BERT is behind */
+  gboolean is_vit;     /* the norm is before each part of a layer, as in ViT; otherwise after it, as in BERT */
   gboolean transposed; /* weights are [n, k], as in PyTorch, and a Transpose reads them */
   gboolean has_bias;
   gboolean shares_bias; /* one tensor, as exporters write equal contents */

@@ -69,7 +69,7 @@ compare_doubles (gconstpointer a, gconstpointer b)
   return (x > y) - (x < y);
 }
 
-/* Milliseconds that all threads have computed: what else a machine does counts less than in the time that passes. */
+/* Processor time of all threads in milliseconds. Other programs on the machine change it less than wall time. */
 static double
 measure_processor (void)
 {
