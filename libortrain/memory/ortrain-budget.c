@@ -272,6 +272,65 @@ keep_answer (const Search *self, GBytes *key, const OrtrainBudget *budget, Ortra
   ortrain_budget_answer_store (&answer, key, n_values);
 }
 
+/* found: the cheapest plan that fits, or else NULL. smallest: replaced where a plan needs less. FALSE with an error that is none of
+ * the budget. */
+static gboolean
+search_choices (OrtrainGraph *graph, OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
+                const OrtrainBudget *budget, OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found, GError **error)
+{
+  Search self = { 0 };
+  OrtrainBudgetSearch *search = &self.search;
+  g_autoptr (GPtrArray) earlier = NULL; /* kept alive: self.taken may be one of them */
+  OrtrainBudgetFamily *family = ortrain_budget_has_backward (base) ? budget->family : NULL;
+  gboolean ok = TRUE;
+  ortrain_budget_search_init (search, graph, base, request->provider, budget->offloads);
+  if (family != NULL)
+    {
+      g_autoptr (GPtrArray) list = ortrain_budget_family_list (family, graph);
+      for (guint c = 0; c < list->len; c++)
+        ortrain_budget_search_add_fates (search, list->pdata[c]);
+      ok = try_choices (&self, request, budget, base, family, 0, smallest, found, error);
+      g_ptr_array_set_size (search->choices, 0);
+    }
+  const gboolean searches = ok && *found == NULL && ortrain_budget_has_backward (base);
+  g_autoptr (GBytes) key = searches ? ortrain_budget_answer_make_key (graph, base, request, budget) : NULL;
+  if (searches && !restore (search, key, request, budget, base, smallest, found))
+    {
+      g_autoptr (OrtrainMemoryPlan) least = g_object_ref (base); /* whatever the family tried */
+      self.taken = NULL;
+      ok = ortrain_budget_chain_measure (search, base, request, budget, error);
+      if (ok)
+        {
+          ortrain_budget_search_add_offloads (search);
+          ortrain_budget_search_add_cuts (search);
+          ortrain_budget_search_add_levels (search, base);
+          ortrain_budget_search_add_order (search, base);
+          ortrain_budget_chain_add_choices (search);
+          /* whether there is any that fits, the choices as they are may tell */
+          g_autoptr (OrtrainMemoryPlan) least_of_them = g_object_ref (base);
+          if (budget->any)
+            ok = try_choices (&self, request, budget, base, NULL, 0, &least_of_them, found, error);
+          if (ok && *found == NULL)
+            ok = ortrain_budget_search_refine (search, base, request, budget, error) &&
+                 try_choices (&self, request, budget, base, NULL, budget->any ? 0 : MAX_TRIED_LAST, &least, found,
+                              error);
+          if (ok && *found == NULL && !budget->any)
+            {
+              earlier = ortrain_budget_search_steal_choices (search);
+              ok = descend (&self, earlier, request, budget, base, &least, found, error);
+            }
+        }
+      if (ok && *found != NULL && family != NULL)
+        keep_choices (search->choices, graph, family);
+      if (ok)
+        keep_answer (&self, key, budget, *found != NULL ? *found : least);
+      if (ortrain_memory_plan_get_peak_bytes (least) < ortrain_memory_plan_get_peak_bytes (*smallest))
+        g_set_object (smallest, least);
+    }
+  ortrain_budget_search_clear (search);
+  return ok;
+}
+
 OrtrainMemoryPlan *
 ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
                             GError **error)
@@ -297,58 +356,16 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
   if (base == NULL || budget->bytes == 0 || ortrain_memory_plan_get_peak_bytes (base) <= budget->bytes)
     return g_steal_pointer (&base);
 
-  Search self = { 0 };
-  OrtrainBudgetSearch *search = &self.search;
   g_autoptr (OrtrainMemoryPlan) smallest = g_object_ref (base);
   g_autoptr (OrtrainMemoryPlan) found = NULL;
-  g_autoptr (GPtrArray) earlier = NULL; /* kept alive: self.taken may be one of them */
-  OrtrainBudgetFamily *family = ortrain_budget_has_backward (base) ? budget->family : NULL;
-  gboolean ok = TRUE;
-  ortrain_budget_search_init (search, graph, base, request->provider, budget->offloads);
-  if (family != NULL)
+  gboolean ok = search_choices (graph, base, request, budget, &smallest, &found, error);
+  if (ok && found == NULL && budget->offloads)
     {
-      g_autoptr (GPtrArray) list = ortrain_budget_family_list (family, graph);
-      for (guint c = 0; c < list->len; c++)
-        ortrain_budget_search_add_fates (search, list->pdata[c]);
-      ok = try_choices (&self, request, budget, base, family, 0, &smallest, &found, error);
-      g_ptr_array_set_size (search->choices, 0);
+      /* offloading must not refuse what is met without it: the limits of a search count offloaded choices too */
+      OrtrainBudget without_offloads = *budget;
+      without_offloads.offloads = FALSE;
+      ok = search_choices (graph, base, request, &without_offloads, &smallest, &found, error);
     }
-  const gboolean searches = ok && found == NULL && ortrain_budget_has_backward (base);
-  g_autoptr (GBytes) key = searches ? ortrain_budget_answer_make_key (graph, base, request, budget) : NULL;
-  if (searches && !restore (search, key, request, budget, base, &smallest, &found))
-    {
-      g_autoptr (OrtrainMemoryPlan) least = g_object_ref (base); /* whatever the family tried */
-      self.taken = NULL;
-      ok = ortrain_budget_chain_measure (search, base, request, budget, error);
-      if (ok)
-        {
-          ortrain_budget_search_add_offloads (search);
-          ortrain_budget_search_add_cuts (search);
-          ortrain_budget_search_add_levels (search, base);
-          ortrain_budget_search_add_order (search, base);
-          ortrain_budget_chain_add_choices (search);
-          /* whether there is any that fits, the choices as they are may tell */
-          g_autoptr (OrtrainMemoryPlan) least_of_them = g_object_ref (base);
-          if (budget->any)
-            ok = try_choices (&self, request, budget, base, NULL, 0, &least_of_them, &found, error);
-          if (ok && found == NULL)
-            ok = ortrain_budget_search_refine (search, base, request, budget, error) &&
-                 try_choices (&self, request, budget, base, NULL, budget->any ? 0 : MAX_TRIED_LAST, &least, &found,
-                              error);
-          if (ok && found == NULL && !budget->any)
-            {
-              earlier = ortrain_budget_search_steal_choices (search);
-              ok = descend (&self, earlier, request, budget, base, &least, &found, error);
-            }
-        }
-      if (ok && found != NULL && family != NULL)
-        keep_choices (search->choices, graph, family);
-      if (ok)
-        keep_answer (&self, key, budget, found != NULL ? found : least);
-      if (ortrain_memory_plan_get_peak_bytes (least) < ortrain_memory_plan_get_peak_bytes (smallest))
-        g_set_object (&smallest, least);
-    }
-  ortrain_budget_search_clear (search);
   if (ok && found == NULL && budget->smallest != NULL &&
       (*budget->smallest == NULL ||
        ortrain_memory_plan_get_peak_bytes (smallest) < ortrain_memory_plan_get_peak_bytes (*budget->smallest)))
