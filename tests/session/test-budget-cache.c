@@ -195,6 +195,7 @@ plan_refused (TestModel *model, guint64 budget)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+  ortrain_training_options_set_offload (options, ORTRAIN_OFFLOAD_OFF); /* one search, and one entry */
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model->model, options, &error);
   g_assert_no_error (error);
   OrtrainTensorDict *feeds = test_model_feeds (model, 0);
