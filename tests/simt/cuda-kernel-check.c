@@ -28,7 +28,7 @@ static const char *const *wanted;
 static GHashTable *met; /* operator → Met */
 static OrtrainProvider *cuda;
 static double tolerance;
-static gboolean finds_races; /* with fewer types */
+static gboolean runs_few; /* with fewer types */
 
 void
 cuda_check_set_tolerance (double value)
@@ -292,9 +292,9 @@ cuda_check_node (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTenso
   for (guint choice = 0; choice < G_N_ELEMENTS (narrow_types) + n_mixed; choice++)
     {
       const gboolean mixed = choice >= G_N_ELEMENTS (narrow_types);
-      if (finds_races && narrow_types[choice % G_N_ELEMENTS (narrow_types)] == ORTRAIN_DTYPE_FLOAT16)
+      if (runs_few && narrow_types[choice % G_N_ELEMENTS (narrow_types)] == ORTRAIN_DTYPE_FLOAT16)
         continue; /* it differs from bfloat16 in what a thread does with a number */
-      if (finds_races && choice > G_N_ELEMENTS (narrow_types))
+      if (runs_few && choice > G_N_ELEMENTS (narrow_types))
         break;
       guint32 state = (choice + 1) * 2654435761u;
       for (guint i = 0; i < n; i++)
@@ -310,7 +310,7 @@ cuda_check_node (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTenso
       guint64 can_accumulate = 0;
       if (!check_task (&task, &can_accumulate))
         continue;
-      if (finds_races && count_elements (node, in, out) > MANY_ELEMENTS)
+      if (runs_few && count_elements (node, in, out) > MANY_ELEMENTS)
         break;
       task.inplace = TRUE;
       check_task (&task, NULL);
@@ -339,7 +339,7 @@ cuda_check_begin (const char *const *operators)
   met = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   wanted = operators;
   tolerance = 4e-6;
-  finds_races = thread_orders_find_races ();
+  runs_few = tests_run_few_cases ();
 }
 
 void
