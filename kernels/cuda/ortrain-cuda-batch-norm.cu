@@ -1,48 +1,27 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "cuda/ortrain-cuda-rows.h"
+#include "cuda/ortrain-cuda-batch-norm-rows.h"
 
 /* Batch normalization in three forms (inference, training, and the gradients of both), x: [rows, C, inner] with planes of
- * inner neighbours. A block takes the statistics of a unit: some planes of a channel, or, where inner is 1, a chunk of
- * rows of 32 channels. A second kernel joins the units of each channel in order and makes the table of what the third one
- * needs. How many units there are follows from the shape. */
+ * inner neighbours. A block takes the statistics of a unit: some planes of a channel, or, where inner is 1, as where channels
+ * are last, a chunk of rows of some neighbouring channels. A second kernel joins the units of each channel in order and makes
+ * the table of what the third one needs. How many units there are follows from the shape and the type. */
 
 #define MAX_UNITS 64 /* of a channel */
+#define MAX_ROW_UNITS 512
 #define UNIT_ELEMENTS 8192
-#define ROW_PARTS 8 /* of a chunk of rows, one for each warp of a block */
+#define UNIT_ROWS 256 /* at least */
+#define BLOCKS 1056   /* enough to fill a device */
+#define CHANNEL_WARPS 4
 
 typedef struct
 {
   gint64 rows, channels, inner, units, rows_per_unit;
   float epsilon, momentum;
-  bool frozen;
+  bool frozen, relu;
   OrtrainDType dtype;
   bool same; /* the large operands have this type */
   OrtrainOperandTypes types;
 } Constants;
-
-/* A unit's mean and Σ (x - mean)²; or Σ dy and Σ dy·(x - mean) */
-struct Part
-{
-  float a, b;
-};
-
-/* Of a channel: y = (x - mean)·a + b; or dx = a·(dy - b - (x - mean)·c) */
-struct Entry
-{
-  float mean, a, b, c;
-};
-
-struct Shape
-{
-  gint64 rows, channels, inner, units, rows_per_unit;
-};
-
-static __device__ gint64
-get_end (const Shape &shape, gint64 unit)
-{
-  const gint64 end = (unit + 1) * shape.rows_per_unit;
-  return end < shape.rows ? end : shape.rows;
-}
 
 /* Sums over a unit of planes, by a block: f (OrtrainCount<N>, at) for packs, once with all threads for each plane. */
 template <int V, typename F>
@@ -92,78 +71,68 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK, 2) plane_statistics_kernel (Shape shape, 
     }
 }
 
-/* The sum of a column's parts, by all warps of a block; all threads have the result. sums: [32 · ROW_PARTS], shared */
-static __device__ float
-sum_column (float part, float *sums)
-{
-  float all = 0;
-  sums[threadIdx.x] = part;
-  __syncthreads ();
-  for (int w = 0; w < ROW_PARTS; w++)
-    all += sums[w * 32 + (int) (threadIdx.x % 32)];
-  __syncthreads ();
-  return all;
-}
-
-/* The same with inner 1: a block has 32 channels of a chunk of rows. */
-static __global__ void __launch_bounds__ (32 * ROW_PARTS)
-    row_statistics_kernel (Shape shape, OrtrainView<OrtrainAny> x, Part *parts)
-{
-  ORTRAIN_CUDA_SHARED (float, sums, 32 * ROW_PARTS);
-  const int lane = (int) (threadIdx.x % 32), warp = (int) (threadIdx.x / 32);
-  const gint64 tiles = (shape.channels + 31) / 32;
-  for (gint64 k = blockIdx.x; k < tiles * shape.units; k += gridDim.x)
-    {
-      const gint64 channel = k / shape.units * 32 + lane, unit = k % shape.units;
-      const gint64 first = unit * shape.rows_per_unit, end = get_end (shape, unit);
-      float sum = 0, square = 0;
-      if (channel < shape.channels)
-        for (gint64 row = first + warp; row < end; row += ROW_PARTS)
-          sum += x.get (row * shape.channels + channel);
-      const float mean = sum_column (sum, sums) / (float) (end - first);
-      if (channel < shape.channels)
-        for (gint64 row = first + warp; row < end; row += ROW_PARTS)
-          {
-            const float difference = x.get (row * shape.channels + channel) - mean;
-            square += difference * difference;
-          }
-      square = sum_column (square, sums);
-      if (warp == 0 && channel < shape.channels)
-        parts[channel * shape.units + unit] = Part{ mean, square };
-    }
-}
-
 struct TrainOperands
 {
   OrtrainView<OrtrainAny> scale, bias, mean, var;                               /* [channels] */
   OrtrainView<OrtrainAny> new_mean, new_var, saved_mean, saved_inverse, factor; /* may be absent */
 };
 
-/* Joins the units, writes running and saved statistics; a thread for each channel. In double, as there are few. */
-static __global__ void __launch_bounds__ (128)
+/* The statistics of n numbers, in double, as there are few of them. */
+struct Moments
+{
+  double n, mean, square;
+
+  __device__ void
+  add (double other_n, double other_mean, double other_square)
+  {
+    const double delta = other_mean - mean, total = n + other_n;
+    if (other_n == 0)
+      return;
+    mean += delta * other_n / total;
+    square += other_square + delta * delta * n * other_n / total;
+    n = total;
+  }
+};
+
+/* Of all units of a channel, by a warp, in an order that follows from their number; lane 0 has the result. */
+static __device__ Moments
+join_units (const Shape &shape, const Part *parts, gint64 channel, int lane)
+{
+  Moments all = { 0, 0, 0 };
+  for (gint64 unit = lane; unit < shape.units; unit += 32)
+    {
+      const Part part = parts[channel * shape.units + unit];
+      all.add ((double) ((get_end (shape, unit) - unit * shape.rows_per_unit) * shape.inner), part.a, part.b);
+    }
+  for (int lanes = 16; lanes > 0; lanes /= 2)
+    {
+      const double n = __shfl_xor_sync (ORTRAIN_CUDA_ALL, all.n, lanes);
+      const double mean = __shfl_xor_sync (ORTRAIN_CUDA_ALL, all.mean, lanes);
+      const double square = __shfl_xor_sync (ORTRAIN_CUDA_ALL, all.square, lanes);
+      all.add (n, mean, square);
+    }
+  return all;
+}
+
+/* Joins the units, writes running and saved statistics; a warp for each channel. */
+static __global__ void __launch_bounds__ (32 * CHANNEL_WARPS)
     train_channels_kernel (Shape shape, const Part *parts, TrainOperands o, float epsilon, float momentum, Entry *table)
 {
-  for (gint64 c = ortrain_cuda_first (); c < shape.channels; c += ortrain_cuda_stride ())
+  const int lane = (int) (threadIdx.x % 32);
+  for (gint64 c = ortrain_cuda_first () / 32; c < shape.channels; c += ortrain_cuda_stride () / 32)
     {
-      double count = 0, mean = 0, square = 0;
-      for (gint64 unit = 0; unit < shape.units; unit++)
-        {
-          const Part part = parts[c * shape.units + unit];
-          const double n = (double) ((get_end (shape, unit) - unit * shape.rows_per_unit) * shape.inner);
-          const double delta = part.a - mean, total = count + n;
-          mean += delta * n / total;
-          square += part.b + delta * delta * count * n / total;
-          count = total;
-        }
-      const double var = square / count, keep = momentum;
+      const Moments all = join_units (shape, parts, c, lane);
+      const double var = all.square / all.n, keep = momentum;
       const float inverse = (float) (1 / sqrt (var + (double) epsilon)); /* as it is saved */
-      table[c] = Entry{ (float) mean, inverse * o.scale.get (c), o.bias.get (c), 0 };
+      if (lane != 0)
+        continue;
+      table[c] = Entry{ (float) all.mean, inverse * o.scale.get (c), o.bias.get (c), 0 };
       if (o.new_mean.is_there ())
-        o.new_mean.put (c, (float) (keep * o.mean.get (c) + (1 - keep) * mean));
+        o.new_mean.put (c, (float) (keep * o.mean.get (c) + (1 - keep) * all.mean));
       if (o.new_var.is_there ())
         o.new_var.put (c, (float) (keep * o.var.get (c) + (1 - keep) * var));
       if (o.saved_mean.is_there ())
-        o.saved_mean.put (c, (float) mean);
+        o.saved_mean.put (c, (float) all.mean);
       if (o.saved_inverse.is_there ())
         o.saved_inverse.put (c, inverse);
       if (o.factor.is_there ())
@@ -210,62 +179,43 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
 /* ---- gradients ---- */
 
 /* mean: [channels], absent as x is; parts: [channels, units] */
-template <typename T, int V>
+template <typename T, int V, bool RELU>
 static __global__ void
-__launch_bounds__ (ORTRAIN_CUDA_BLOCK, 2)
-    plane_sums_kernel (Shape shape, OrtrainView<T> dy, OrtrainView<T> x, OrtrainView<OrtrainAny> means, Part *parts)
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK, 2) plane_sums_kernel (Shape shape, OrtrainView<T> dy, OrtrainView<T> x,
+                                                             OrtrainView<OrtrainAny> means, Mask mask, Part *parts)
 {
   ORTRAIN_CUDA_SHARED (float, scratch, 33);
   for (gint64 k = blockIdx.x; k < shape.channels * shape.units; k += gridDim.x)
     {
       const gint64 channel = k / shape.units, unit = k % shape.units;
       const float mean = x.is_there () ? means.get (channel) : 0;
+      const float factor = RELU ? mask.inverse.get (channel) * mask.scale.get (channel) : 0;
+      const float bias = RELU ? mask.bias.get (channel) : 0;
       float sum = 0, dot = 0;
       over_planes<V> (shape, unit, channel, [&] (gint64 at) {
         const auto g = dy.template load<V> (at);
+        if (!RELU && !x.is_there ())
+          {
 #pragma unroll
-        for (int j = 0; j < V; j++)
-          sum += ortrain_widen (g.at[j]);
-        if (!x.is_there ())
-          return;
+            for (int j = 0; j < V; j++)
+              sum += ortrain_widen (g.at[j]);
+            return;
+          }
         const auto v = x.template load<V> (at);
 #pragma unroll
         for (int j = 0; j < V; j++)
-          dot += ortrain_widen (g.at[j]) * (ortrain_widen (v.at[j]) - mean);
+          {
+            const float centred = ortrain_widen (v.at[j]) - mean;
+            const bool passes = !RELU || round_as (x, centred * factor + bias) > 0;
+            const float own = passes ? ortrain_widen (g.at[j]) : 0.0f;
+            sum += own;
+            dot += own * centred;
+          }
       });
       sum = ortrain_block_reduce<OrtrainSum> (sum, scratch);
       dot = ortrain_block_reduce<OrtrainSum> (dot, scratch);
       if (threadIdx.x == 0)
         parts[k] = Part{ sum, dot };
-    }
-}
-
-static __global__ void __launch_bounds__ (32 * ROW_PARTS)
-    row_sums_kernel (Shape shape, OrtrainView<OrtrainAny> dy, OrtrainView<OrtrainAny> x, OrtrainView<OrtrainAny> means,
-                     Part *parts)
-{
-  ORTRAIN_CUDA_SHARED (float, sums, 32 * ROW_PARTS);
-  const int lane = (int) (threadIdx.x % 32), warp = (int) (threadIdx.x / 32);
-  const gint64 tiles = (shape.channels + 31) / 32;
-  for (gint64 k = blockIdx.x; k < tiles * shape.units; k += gridDim.x)
-    {
-      const gint64 channel = k / shape.units * 32 + lane, unit = k % shape.units, end = get_end (shape, unit);
-      float sum = 0, dot = 0;
-      if (channel < shape.channels)
-        {
-          const float mean = x.is_there () ? means.get (channel) : 0;
-          for (gint64 row = unit * shape.rows_per_unit + warp; row < end; row += ROW_PARTS)
-            {
-              const float g = dy.get (row * shape.channels + channel);
-              sum += g;
-              if (x.is_there ())
-                dot += g * (x.get (row * shape.channels + channel) - mean);
-            }
-        }
-      sum = sum_column (sum, sums);
-      dot = sum_column (dot, sums);
-      if (warp == 0 && channel < shape.channels)
-        parts[channel * shape.units + unit] = Part{ sum, dot };
     }
 }
 
@@ -276,19 +226,27 @@ struct GradOperands
   OrtrainAccumulate dscale_adds, dbias_adds;
 };
 
-/* parts NULL: the sums are not needed. */
-static __global__ void __launch_bounds__ (128)
+/* parts NULL: the sums are not needed. A warp for each channel. */
+static __global__ void __launch_bounds__ (32 * CHANNEL_WARPS)
     grad_channels_kernel (Shape shape, const Part *parts, GradOperands o, float epsilon, bool frozen, Entry *table)
 {
   const double n = (double) (shape.rows * shape.inner);
-  for (gint64 c = ortrain_cuda_first (); c < shape.channels; c += ortrain_cuda_stride ())
+  const int lane = (int) (threadIdx.x % 32);
+  for (gint64 c = ortrain_cuda_first () / 32; c < shape.channels; c += ortrain_cuda_stride () / 32)
     {
       double sum = 0, dot = 0, inverse = o.spread.get (c);
-      for (gint64 unit = 0; parts != NULL && unit < shape.units; unit++)
+      for (gint64 unit = lane; parts != NULL && unit < shape.units; unit += 32)
         {
           sum += parts[c * shape.units + unit].a;
           dot += parts[c * shape.units + unit].b;
         }
+      for (int lanes = 16; lanes > 0; lanes /= 2)
+        {
+          sum += __shfl_xor_sync (ORTRAIN_CUDA_ALL, sum, lanes);
+          dot += __shfl_xor_sync (ORTRAIN_CUDA_ALL, dot, lanes);
+        }
+      if (lane != 0)
+        continue;
       if (frozen)
         inverse = 1 / sqrt (inverse + (double) epsilon);
       table[c] = Entry{ o.mean.is_there () ? o.mean.get (c) : 0, (float) (inverse * o.scale.get (c)), (float) (sum / n),
@@ -301,15 +259,17 @@ static __global__ void __launch_bounds__ (128)
 }
 
 /* dy, x, dx: n elements; dx may be dy; x is not read where statistics are frozen. */
-template <typename T, int V>
+template <typename T, int V, bool RELU>
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-    batch_norm_grad_kernel (Shape shape, OrtrainView<T> dy, OrtrainView<T> x, const Entry *table, bool frozen,
-                            OrtrainView<T> dx, gint64 n)
+    batch_norm_grad_kernel (Shape shape, OrtrainView<T> dy, OrtrainView<T> x, const Entry *table,
+                            OrtrainView<OrtrainAny> bias, bool frozen, OrtrainView<T> dx, gint64 n)
 {
   for (gint64 i = ortrain_cuda_first () * V; i < n; i += ortrain_cuda_stride () * V)
     {
-      const Entry e = table[get_channel (shape, i)];
+      const gint64 channel = get_channel (shape, i);
+      const Entry e = table[channel];
+      const float shift = RELU ? bias.get (channel) : 0;
       const auto g = dy.template load<V> (i);
       float values[V];
       if (frozen)
@@ -321,7 +281,11 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
           const auto v = x.template load<V> (i);
 #pragma unroll
           for (int j = 0; j < V; j++)
-            values[j] = e.a * (ortrain_widen (g.at[j]) - e.b - (ortrain_widen (v.at[j]) - e.mean) * e.c);
+            {
+              const float centred = ortrain_widen (v.at[j]) - e.mean;
+              const bool passes = !RELU || round_as (x, centred * e.a + shift) > 0;
+              values[j] = e.a * ((passes ? ortrain_widen (g.at[j]) : 0.0f) - e.b - centred * e.c);
+            }
         }
       dx.store (i, values);
     }
@@ -357,7 +321,7 @@ get_table (const OrtrainKernelCall *call, const Constants *c)
 static unsigned
 get_channel_grid (const OrtrainKernelCall *call, const Constants *c)
 {
-  return ortrain_cuda_grid (call, c->channels, 128);
+  return ortrain_cuda_grid (call, c->channels, CHANNEL_WARPS);
 }
 
 /* Threads for planes of so many packs. */
@@ -367,11 +331,26 @@ get_plane_block (gint64 packs)
   return packs >= 192 ? 256 : packs >= 96 ? 128 : packs >= 48 ? 64 : 32;
 }
 
+/* Blocks for chunks of so many rows. */
+template <int V>
+static unsigned
+get_row_grid (const OrtrainKernelCall *call, const Constants *c, gint64 chunks)
+{
+  return ortrain_cuda_grid (call, (c->channels + RowTile<V>::CHANNELS - 1) / RowTile<V>::CHANNELS * chunks, 1);
+}
+
 template <typename T, int V>
 static void
 launch_apply (const OrtrainKernelCall *call, const Constants *c)
 {
   const gint64 n = c->rows * c->channels * c->inner;
+  if (c->inner == 1)
+    {
+      ortrain_cuda_launch (call, "batch-norm", get_row_grid<V> (call, c, count_row_chunks (c->rows)), ROW_THREADS,
+                           batch_norm_rows_kernel<T, V>, get_shape (c), ortrain_cuda_view_input<T> (call, &c->types, 0),
+                           (const Entry *) get_table (call, c), ortrain_cuda_view_output<T> (call, &c->types, 0));
+      return;
+    }
   ortrain_cuda_launch (call, "batch-norm", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK * V), ORTRAIN_CUDA_BLOCK,
                        batch_norm_kernel<T, V>, get_shape (c), ortrain_cuda_view_input<T> (call, &c->types, 0),
                        get_table (call, c), ortrain_cuda_view_output<T> (call, &c->types, 0), n);
@@ -381,18 +360,26 @@ template <typename T, int V>
 static void
 launch_statistics (const OrtrainKernelCall *call, const Constants *c)
 {
+  if (c->inner == 1)
+    {
+      ortrain_cuda_launch (call, "batch-norm-statistics", get_row_grid<V> (call, c, c->units), ROW_THREADS,
+                           row_statistics_kernel<T, V>, get_shape (c), ortrain_cuda_view_input<T> (call, &c->types, 0),
+                           (Part *) call->workspace);
+      return;
+    }
   ortrain_cuda_launch (call, "batch-norm-statistics", ortrain_cuda_grid (call, c->channels * c->units, 1),
                        get_plane_block (c->inner / V), plane_statistics_kernel<T, V>, get_shape (c),
                        ortrain_cuda_view_input<T> (call, &c->types, 0), (Part *) call->workspace);
 }
 
-/* Vectors need planes of whole packs, and addresses to match. */
+/* Vectors need planes, or rows of channels, of whole packs, and addresses to match. */
 template <typename T>
 static bool
 has_packs (const OrtrainKernelCall *call, const Constants *c, bool grad)
 {
-  return c->inner % OrtrainView<T>::WIDTH == 0 && ortrain_cuda_is_aligned (call->inputs[0]) &&
-         ortrain_cuda_is_aligned (call->outputs[0]) && (!grad || ortrain_cuda_is_aligned (get_input (call, 1).data));
+  return (c->inner > 1 ? c->inner : c->channels) % OrtrainView<T>::WIDTH == 0 &&
+         ortrain_cuda_is_aligned (call->inputs[0]) && ortrain_cuda_is_aligned (call->outputs[0]) &&
+         (!grad || ortrain_cuda_is_aligned (get_input (call, 1).data));
 }
 
 template <typename T>
@@ -401,21 +388,17 @@ launch_forward (const OrtrainKernelCall *call, const Constants *c, bool trains, 
 {
   const bool packs = has_packs<T> (call, c, false);
   if (!trains)
-    ortrain_cuda_launch (call, "batch-norm-channels", get_channel_grid (call, c), 128, stored_channels_kernel,
-                         c->channels, operands, c->epsilon, get_table (call, c));
+    ortrain_cuda_launch (call, "batch-norm-channels", ortrain_cuda_grid (call, c->channels, 128), 128,
+                         stored_channels_kernel, c->channels, operands, c->epsilon, get_table (call, c));
   else
     {
-      if (c->inner == 1)
-        ortrain_cuda_launch (call, "batch-norm-statistics",
-                             ortrain_cuda_grid (call, (c->channels + 31) / 32 * c->units, 1), 32 * ROW_PARTS,
-                             row_statistics_kernel, get_shape (c), get_input (call, 0), (Part *) call->workspace);
-      else if (packs)
+      if (packs)
         launch_statistics<T, OrtrainView<T>::WIDTH> (call, c);
       else
         launch_statistics<T, 1> (call, c);
-      ortrain_cuda_launch (call, "batch-norm-channels", get_channel_grid (call, c), 128, train_channels_kernel,
-                           get_shape (c), (const Part *) call->workspace, operands, c->epsilon, c->momentum,
-                           get_table (call, c));
+      ortrain_cuda_launch (call, "batch-norm-channels", get_channel_grid (call, c), 32 * CHANNEL_WARPS,
+                           train_channels_kernel, get_shape (c), (const Part *) call->workspace, operands, c->epsilon,
+                           c->momentum, get_table (call, c));
     }
   if (get_output (call, 0).data == NULL)
     return;
@@ -455,25 +438,65 @@ run_train (const OrtrainKernelCall *call)
   run_forward (call, true);
 }
 
-template <typename T, int V>
+static Mask
+get_mask (const OrtrainKernelCall *call)
+{
+  return Mask{ get_input (call, 2), get_input (call, 4), get_input (call, 5) };
+}
+
+template <typename T, int V, bool RELU>
 static void
 launch_sums (const OrtrainKernelCall *call, const Constants *c)
 {
-  ortrain_cuda_launch (call, "batch-norm-sums", ortrain_cuda_grid (call, c->channels * c->units, 1),
-                       get_plane_block (c->inner / V), plane_sums_kernel<T, V>, get_shape (c),
-                       ortrain_cuda_view_input<T> (call, &c->types, 0), ortrain_cuda_view_input<T> (call, &c->types, 1),
-                       get_input (call, 3), (Part *) call->workspace);
+  const OrtrainView<T> dy = ortrain_cuda_view_input<T> (call, &c->types, 0),
+                       x = ortrain_cuda_view_input<T> (call, &c->types, 1);
+  Part *parts = (Part *) call->workspace;
+  if (c->inner == 1)
+    ortrain_cuda_launch (call, "batch-norm-sums", get_row_grid<V> (call, c, c->units), ROW_THREADS,
+                         row_sums_kernel<T, V, RELU>, get_shape (c), dy, x, get_input (call, 3), get_mask (call),
+                         parts);
+  else
+    ortrain_cuda_launch (call, "batch-norm-sums", ortrain_cuda_grid (call, c->channels * c->units, 1),
+                         get_plane_block (c->inner / V), plane_sums_kernel<T, V, RELU>, get_shape (c), dy, x,
+                         get_input (call, 3), get_mask (call), parts);
+}
+
+template <typename T, int V, bool RELU>
+static void
+launch_grad_apply (const OrtrainKernelCall *call, const Constants *c)
+{
+  const OrtrainView<T> dy = ortrain_cuda_view_input<T> (call, &c->types, 0),
+                       x = ortrain_cuda_view_input<T> (call, &c->types, 1),
+                       dx = ortrain_cuda_view_output<T> (call, &c->types, 0);
+  const gint64 n = c->rows * c->channels * c->inner;
+  const Entry *table = get_table (call, c);
+  if (c->inner == 1)
+    ortrain_cuda_launch (call, "batch-norm-grad", get_row_grid<V> (call, c, count_row_chunks (c->rows)), ROW_THREADS,
+                         batch_norm_grad_rows_kernel<T, V, RELU>, get_shape (c), dy, x, table, get_mask (call).bias,
+                         c->frozen, dx);
+  else
+    ortrain_cuda_launch (call, "batch-norm-grad", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK * V),
+                         ORTRAIN_CUDA_BLOCK, batch_norm_grad_kernel<T, V, RELU>, get_shape (c), dy, x, table,
+                         get_mask (call).bias, c->frozen, dx, n);
 }
 
 template <typename T, int V>
 static void
-launch_grad_apply (const OrtrainKernelCall *call, const Constants *c)
+launch_grad_parts (const OrtrainKernelCall *call, const Constants *c, bool sums, const GradOperands &operands)
 {
-  const gint64 n = c->rows * c->channels * c->inner;
-  ortrain_cuda_launch (call, "batch-norm-grad", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK * V), ORTRAIN_CUDA_BLOCK,
-                       batch_norm_grad_kernel<T, V>, get_shape (c), ortrain_cuda_view_input<T> (call, &c->types, 0),
-                       ortrain_cuda_view_input<T> (call, &c->types, 1), get_table (call, c), c->frozen,
-                       ortrain_cuda_view_output<T> (call, &c->types, 0), n);
+  if (sums && c->relu)
+    launch_sums<T, V, true> (call, c);
+  else if (sums)
+    launch_sums<T, V, false> (call, c);
+  ortrain_cuda_launch (call, "batch-norm-channels", get_channel_grid (call, c), 32 * CHANNEL_WARPS,
+                       grad_channels_kernel, get_shape (c), sums ? (const Part *) call->workspace : NULL, operands,
+                       c->epsilon, c->frozen, get_table (call, c));
+  if (get_output (call, 0).data == NULL)
+    return;
+  if (c->relu)
+    launch_grad_apply<T, V, true> (call, c);
+  else
+    launch_grad_apply<T, V, false> (call, c);
 }
 
 template <typename T>
@@ -488,24 +511,11 @@ launch_grad (const OrtrainKernelCall *call, const Constants *c)
   o.dbias = get_output (call, 2);
   o.dscale_adds = ortrain_cuda_get_accumulate (call, 1);
   o.dbias_adds = ortrain_cuda_get_accumulate (call, 2);
-  const bool packs = has_packs<T> (call, c, true), sums = !c->frozen || o.dscale.data != NULL || o.dbias.data != NULL;
-  if (sums && c->inner == 1)
-    ortrain_cuda_launch (call, "batch-norm-sums", ortrain_cuda_grid (call, (c->channels + 31) / 32 * c->units, 1),
-                         32 * ROW_PARTS, row_sums_kernel, get_shape (c), get_input (call, 0), get_input (call, 1),
-                         get_input (call, 3), (Part *) call->workspace);
-  else if (sums && packs)
-    launch_sums<T, OrtrainView<T>::WIDTH> (call, c);
-  else if (sums)
-    launch_sums<T, 1> (call, c);
-  ortrain_cuda_launch (call, "batch-norm-channels", get_channel_grid (call, c), 128, grad_channels_kernel,
-                       get_shape (c), sums ? (const Part *) call->workspace : NULL, o, c->epsilon, c->frozen,
-                       get_table (call, c));
-  if (get_output (call, 0).data == NULL)
-    return;
-  if (packs)
-    launch_grad_apply<T, OrtrainView<T>::WIDTH> (call, c);
+  const bool sums = !c->frozen || o.dscale.data != NULL || o.dbias.data != NULL;
+  if (has_packs<T> (call, c, true))
+    launch_grad_parts<T, OrtrainView<T>::WIDTH> (call, c, sums, o);
   else
-    launch_grad_apply<T, 1> (call, c);
+    launch_grad_parts<T, 1> (call, c, sums, o);
 }
 
 static void
@@ -537,8 +547,12 @@ prepare (OrtrainKernelSetup *setup, guint first, GError **error)
   c->channels = x->dims[1];
   c->inner = inner;
   /* enough units to fill a device, none too short to be worth a block */
-  const gint64 elements = c->rows * inner, wanted = MAX (1, 1056 / MAX (1, inner > 1 ? c->channels : c->channels / 32));
-  c->units = CLAMP (MIN (wanted, elements / (inner > 1 ? UNIT_ELEMENTS : 64)), 1, MIN (MAX_UNITS, MAX (1, c->rows)));
+  const gint64 tile =
+      ortrain_cuda_library->dtype_get_size (x->dtype) == 2 ? RowTile<8>::CHANNELS : RowTile<4>::CHANNELS;
+  const gint64 blocks = inner > 1 ? c->channels : (c->channels + tile - 1) / tile;
+  const gint64 most = inner > 1 ? c->rows * inner / UNIT_ELEMENTS : c->rows / UNIT_ROWS;
+  c->units =
+      CLAMP (MIN (BLOCKS / MAX (1, blocks), most), 1, MIN (inner > 1 ? MAX_UNITS : MAX_ROW_UNITS, MAX (1, c->rows)));
   c->rows_per_unit = MAX (1, (c->rows + c->units - 1) / c->units);
   c->units = MAX (1, (c->rows + c->rows_per_unit - 1) / c->rows_per_unit);
   c->epsilon = (float) ORTRAIN_CUDA_FLOAT (setup, "epsilon", 1e-5);
@@ -579,6 +593,7 @@ prepare_train (OrtrainKernelSetup *setup, GError **error)
 }
 
 /* BatchNormGrad (dy, x, scale, saved mean, saved 1/deviation) → (dx, dscale, dbias);
+ * BatchNormReluGrad (dy, x, scale, saved mean, saved 1/deviation, bias) → the same, where dy is that of Relu of the result;
  * BatchNormFrozenGrad (dy, x or nothing, scale, mean, var) → the same: x only for dscale */
 static gboolean
 prepare_grad (OrtrainKernelSetup *setup, GError **error)
@@ -590,6 +605,11 @@ prepare_grad (OrtrainKernelSetup *setup, GError **error)
   if (c == NULL)
     return FALSE;
   c->frozen = g_str_equal (setup->op_type, "BatchNormFrozenGrad");
+  c->relu = g_str_equal (setup->op_type, "BatchNormReluGrad");
+  setup->bytes_moved = (double) (dy->n_bytes + x->n_bytes); /* once for the sums */
+  for (guint i = 0; i < setup->n_inputs + setup->n_outputs; i++)
+    setup->bytes_moved +=
+        (double) (i < setup->n_inputs ? setup->inputs[i] : setup->outputs[i - setup->n_inputs]).n_bytes;
   c->same = c->same && (x->dtype == ORTRAIN_DTYPE_UNDEFINED || x->dtype == dy->dtype);
   setup->can_accumulate = 1 << 1 | 1 << 2;
   return TRUE;
@@ -601,9 +621,8 @@ prepare_grad (OrtrainKernelSetup *setup, GError **error)
   }
 
 static const OrtrainKernel rows[] = {
-  ROW ("BatchNormalization", "", inference, run_inference),
-  ROW ("BatchNormTrain", "org.ortrain", train, run_train),
-  ROW ("BatchNormGrad", "org.ortrain", grad, run_grad),
+  ROW ("BatchNormalization", "", inference, run_inference),   ROW ("BatchNormTrain", "org.ortrain", train, run_train),
+  ROW ("BatchNormGrad", "org.ortrain", grad, run_grad),       ROW ("BatchNormReluGrad", "org.ortrain", grad, run_grad),
   ROW ("BatchNormFrozenGrad", "org.ortrain", grad, run_grad),
 };
 

@@ -48,6 +48,19 @@ struct Place
   }
 };
 
+/* Of one side of a convolution: where an element lies, at a position of a plane. */
+struct Side
+{
+  gint64 n_channels, plane;
+  bool last; /* channels are neighbours */
+
+  __device__ gint64
+  find (gint64 image, gint64 channel, gint64 position) const
+  {
+    return last ? (image * plane + position) * n_channels + channel : (image * n_channels + channel) * plane + position;
+  }
+};
+
 template <typename R>
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
@@ -55,9 +68,10 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
 {
   const gint64 plane = conv.small[0] * conv.small[1] * conv.small[2],
                n_taps = conv.kernel[0] * conv.kernel[1] * conv.kernel[2];
-  const gint64 large_plane = conv.large[0] * conv.large[1] * conv.large[2],
-               filters = conv.n_groups * conv.small_channels;
-  const gint64 n = conv.n_images * filters * plane;
+  const gint64 filters = conv.n_groups * conv.small_channels, n = conv.n_images * filters * plane;
+  const Side from = { conv.n_groups * conv.large_channels, conv.large[0] * conv.large[1] * conv.large[2],
+                      conv.channels_last != 0 },
+             to = { filters, plane, conv.channels_last != 0 };
   for (gint64 i = ortrain_cuda_first (); i < n; i += ortrain_cuda_stride ())
     {
       const Place place (i % plane, conv.small);
@@ -65,7 +79,6 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
       R sum = 0;
       for (gint64 c = 0; c < conv.large_channels; c++)
         {
-          const gint64 from = ((image * conv.n_groups + group) * conv.large_channels + c) * large_plane;
           const gint64 weight = (k * conv.large_channels + c) * n_taps;
 #pragma unroll 1
           for (gint64 t = 0; t < n_taps; t++)
@@ -80,13 +93,13 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
                   at = at * conv.large[d] + p;
                 }
               if (inside)
-                sum += read_any<R> (large, from + at, conv.large_dtype) *
+                sum += read_any<R> (large, from.find (image, group * conv.large_channels + c, at), conv.large_dtype) *
                        read_any<R> (weights, weight + t, conv.weight_dtype);
             }
         }
       if (bias != NULL)
         sum += read_any<R> (bias, k, conv.bias_dtype);
-      write_any (small, i, conv.small_dtype, sum);
+      write_any (small, to.find (image, k, i % plane), conv.small_dtype, sum);
     }
 }
 
@@ -97,9 +110,10 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
 {
   const gint64 plane = conv.large[0] * conv.large[1] * conv.large[2],
                n_taps = conv.kernel[0] * conv.kernel[1] * conv.kernel[2];
-  const gint64 small_plane = conv.small[0] * conv.small[1] * conv.small[2],
-               channels = conv.n_groups * conv.large_channels;
-  const gint64 n = conv.n_images * channels * plane;
+  const gint64 channels = conv.n_groups * conv.large_channels, n = conv.n_images * channels * plane;
+  const Side from = { conv.n_groups * conv.small_channels, conv.small[0] * conv.small[1] * conv.small[2],
+                      conv.channels_last != 0 },
+             to = { channels, plane, conv.channels_last != 0 };
   for (gint64 i = ortrain_cuda_first (); i < n; i += ortrain_cuda_stride ())
     {
       const Place place (i % plane, conv.large);
@@ -109,7 +123,6 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
       for (gint64 k = 0; k < conv.small_channels; k++)
         {
           const gint64 filter = group * conv.small_channels + k;
-          const gint64 from = (image * conv.n_groups * conv.small_channels + filter) * small_plane;
           const gint64 weight = (filter * conv.large_channels + c) * n_taps;
 #pragma unroll 1
           for (gint64 t = 0; t < n_taps; t++)
@@ -124,13 +137,13 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
                   at = at * conv.small[d] + p / conv.stride[d];
                 }
               if (inside)
-                sum += read_any<R> (small, from + at, conv.small_dtype) *
+                sum += read_any<R> (small, from.find (image, filter, at), conv.small_dtype) *
                        read_any<R> (weights, weight + t, conv.weight_dtype);
             }
         }
       if (bias != NULL)
         sum += read_any<R> (bias, channel, conv.bias_dtype);
-      write_any (large, i, conv.large_dtype, sum);
+      write_any (large, to.find (image, channel, i % plane), conv.large_dtype, sum);
     }
 }
 
@@ -143,7 +156,9 @@ __launch_bounds__ (ORTRAIN_CUDA_WARP *MAX_WARPS)
 {
   const gint64 n_taps = conv.kernel[0] * conv.kernel[1] * conv.kernel[2], filters = conv.n_groups * conv.small_channels;
   const gint64 small_plane = conv.small[0] * conv.small[1] * conv.small[2];
-  const gint64 large_plane = conv.large[0] * conv.large[1] * conv.large[2];
+  const Side from = { filters, small_plane, conv.channels_last != 0 },
+             to = { conv.n_groups * conv.large_channels, conv.large[0] * conv.large[1] * conv.large[2],
+                    conv.channels_last != 0 };
   const gint64 n = filters * conv.large_channels * n_taps;
   const unsigned lane = threadIdx.x % ORTRAIN_CUDA_WARP;
   for (gint64 i = ortrain_cuda_first () / ORTRAIN_CUDA_WARP; i < n; i += ortrain_cuda_stride () / ORTRAIN_CUDA_WARP)
@@ -165,9 +180,8 @@ __launch_bounds__ (ORTRAIN_CUDA_WARP *MAX_WARPS)
               at = at * conv.large[d] + p;
             }
           if (inside)
-            sum += read_any<R> (small, (image * filters + k) * small_plane + j % small_plane, conv.small_dtype) *
-                   read_any<R> (large, ((image * conv.n_groups + group) * conv.large_channels + c) * large_plane + at,
-                                conv.large_dtype);
+            sum += read_any<R> (small, from.find (image, k, j % small_plane), conv.small_dtype) *
+                   read_any<R> (large, to.find (image, group * conv.large_channels + c, at), conv.large_dtype);
         }
       sum = ortrain_warp_reduce<OrtrainSum> (sum);
       if (lane == 0)
@@ -187,6 +201,24 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) conv_finish_kernel (OrtrainCudaConvFinish
       float value = ortrain_load_any (x, i, shape.x_dtype);
       if (bias != NULL)
         value += ortrain_load_any (bias, i / shape.plane % shape.n_channels, shape.bias_dtype);
+      if (adds)
+        value += ortrain_load_any (y, i, shape.y_dtype);
+      ortrain_store_any (y, i, shape.y_dtype, value);
+    }
+}
+
+/* y [filters, taps, channels] = x [filters, channels, taps]; back: the other way, and what y holds */
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+    conv_turn_kernel (OrtrainCudaConvTurn shape, const void *x, void *y, OrtrainAccumulate accumulate)
+{
+  const gint64 n = shape.filters * shape.channels * shape.taps, inner = shape.back ? shape.taps : shape.channels;
+  const gint64 outer = shape.back ? shape.channels : shape.taps;
+  const bool adds = accumulate.is_set ();
+  for (gint64 i = ortrain_cuda_first (); i < n; i += ortrain_cuda_stride ())
+    {
+      const gint64 in = i % inner, out = i / inner % outer, filter = i / inner / outer;
+      float value = ortrain_load_any (x, (filter * inner + in) * outer + out, shape.x_dtype);
       if (adds)
         value += ortrain_load_any (y, i, shape.y_dtype);
       ortrain_store_any (y, i, shape.y_dtype, value);
@@ -292,4 +324,13 @@ ortrain_cuda_conv_finish (const OrtrainKernelCall *call, const OrtrainCudaConvFi
     return;
   ortrain_cuda_launch (call, "conv-finish", ortrain_cuda_grid (call, shape->n, ORTRAIN_CUDA_BLOCK), ORTRAIN_CUDA_BLOCK,
                        conv_finish_kernel, *shape, x, bias, y, accumulate);
+}
+
+void
+ortrain_cuda_conv_turn (const OrtrainKernelCall *call, const OrtrainCudaConvTurn *shape, const void *x, void *y)
+{
+  const OrtrainAccumulate never = { false, NULL };
+  const gint64 n = shape->filters * shape->channels * shape->taps;
+  ortrain_cuda_launch (call, "conv-turn", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK), ORTRAIN_CUDA_BLOCK,
+                       conv_turn_kernel, *shape, x, y, shape->back ? ortrain_cuda_get_accumulate (call, 0) : never);
 }

@@ -20,14 +20,16 @@ describe_window (const OrtrainCudaConv *conv, guint first, OrtrainDnnWindow *win
     }
 }
 
+/* last: channels are neighbours in memory */
 static int
 add_side (OrtrainDnnGraph *graph, OrtrainDType dtype, gint64 n, gint64 channels, const gint64 *dims, guint first,
-          gboolean is_virtual)
+          gboolean last, gboolean is_virtual)
 {
-  gint64 all[ORTRAIN_DNN_MAX_RANK] = { n, channels };
+  gint64 all[ORTRAIN_DNN_MAX_RANK] = { n, channels }, strides[ORTRAIN_DNN_MAX_RANK];
   memcpy (all + 2, dims + first, (3 - first) * sizeof *dims);
+  ortrain_dnn_set_channels_last (all, 5 - first, strides);
   return (is_virtual ? ortrain_dnn_virtual : ortrain_dnn_tensor) (graph, ortrain_dnn_data_type (dtype), 5 - first, all,
-                                                                  NULL);
+                                                                  last ? strides : NULL);
 }
 
 void
@@ -39,9 +41,10 @@ ortrain_dnn_compose_convolution (OrtrainDnnGraph *graph, const OrtrainCudaConv *
   const gint64 filters = conv->n_groups * conv->small_channels, channels = conv->n_groups * conv->large_channels;
   OrtrainDnnWindow window;
   describe_window (conv, first, &window);
-#define LARGE(v) add_side (graph, conv->large_dtype, conv->n_images, channels, conv->large, first, v)
-#define SMALL(v) add_side (graph, conv->small_dtype, conv->n_images, filters, conv->small, first, v)
-#define WEIGHTS() add_side (graph, conv->weight_dtype, filters, conv->large_channels, conv->kernel, first, FALSE)
+  const gboolean last = conv->channels_last;
+#define LARGE(v) add_side (graph, conv->large_dtype, conv->n_images, channels, conv->large, first, last, v)
+#define SMALL(v) add_side (graph, conv->small_dtype, conv->n_images, filters, conv->small, first, last, v)
+#define WEIGHTS() add_side (graph, conv->weight_dtype, filters, conv->large_channels, conv->kernel, first, last, FALSE)
   if (type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
     {
       const int dy = SMALL (FALSE), x = LARGE (FALSE), dw = WEIGHTS ();
@@ -55,9 +58,9 @@ ortrain_dnn_compose_convolution (OrtrainDnnGraph *graph, const OrtrainCudaConv *
       ortrain_dnn_convolution (graph, type, &window, x, w, forward ? SMALL (FALSE) : LARGE (FALSE));
       return;
     }
-  const int bias = add_side (graph, conv->bias_dtype, 1, filters, ones, first, FALSE), y = SMALL (FALSE);
+  const int bias = add_side (graph, conv->bias_dtype, 1, filters, ones, first, last, FALSE), y = SMALL (FALSE);
   const OrtrainDnnTensor *shape = &graph->tensors[y];
-  const int sums = ortrain_dnn_virtual (graph, CUDNN_DATA_FLOAT, (guint) shape->rank, shape->dims, NULL);
+  const int sums = ortrain_dnn_virtual (graph, CUDNN_DATA_FLOAT, (guint) shape->rank, shape->dims, shape->strides);
   ortrain_dnn_convolution (graph, type, &window, x, w, sums);
   ortrain_dnn_pointwise_into (graph, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, sums, bias, y);
 #undef LARGE

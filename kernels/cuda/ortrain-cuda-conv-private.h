@@ -13,6 +13,7 @@ typedef struct
   gint64 n_images, n_groups, small_channels, large_channels; /* channels of a group */
   gint64 large[3], small[3], kernel[3], stride[3], dilation[3], pad[3];
   OrtrainDType large_dtype, small_dtype, weight_dtype, bias_dtype; /* bias: UNDEFINED where there is none */
+  gboolean channels_last; /* both sides are [images, kernel…, channels]; weights are as above all the same */
 } OrtrainCudaConv;
 
 /* Plain kernels, for what cuDNN does not compute: types that differ, float64, windows with odd pads, no library. */
@@ -35,5 +36,14 @@ typedef struct
 } OrtrainCudaConvFinish;
 void ortrain_cuda_conv_finish (const OrtrainKernelCall *call, const OrtrainCudaConvFinish *shape, const void *x,
                                const void *bias, void *y, gboolean may_accumulate);
+/* Weights [filters, channels, taps] as cuDNN wants them where channels come last, [filters, taps, channels]; back: such a
+ * result of the library as output 0 of the call, added to where it says so. */
+typedef struct
+{
+  gint64 filters, channels, taps;
+  OrtrainDType x_dtype, y_dtype;
+  gboolean back;
+} OrtrainCudaConvTurn;
+void ortrain_cuda_conv_turn (const OrtrainKernelCall *call, const OrtrainCudaConvTurn *shape, const void *x, void *y);
 
 G_END_DECLS

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Convolutions and their gradients: by cuDNN where it has an engine, else by plain kernels. What cuDNN's graph has in another
- * type than the operands is converted through the workspace. Its graphs overwrite their results; a gradient of weights that
+ * type than the operands, or weights in another order, is converted through the workspace. Its graphs overwrite their results; a gradient of weights that
  * is to be added goes to the workspace first. */
 
 typedef struct
@@ -16,12 +16,37 @@ typedef struct
   OrtrainDType dtypes[3]; /* of inputs 0 and 1 and the output */
   gint64 n_elements[3];
   gsize offsets[3]; /* in the workspace, of what the plan has of them */
+  guint weights;    /* which of the three: 1 or 2 */
+  gboolean turns;   /* weights, for the library */
 } ConvConstants;
+
+/* An operand that has its channels last, as one in ONNX's order. dims: [rank], filled */
+static OrtrainOperand
+put_channels_second (const OrtrainOperand *operand, gint64 *dims)
+{
+  OrtrainOperand result = *operand;
+  result.dims = dims;
+  for (guint d = 0; d < operand->rank; d++)
+    dims[d] = operand->dims[d < 2 ? (d == 0 ? 0 : operand->rank - 1) : d - 1];
+  return result;
+}
+
+static gboolean
+has_channels_last (const OrtrainKernelSetup *setup)
+{
+  return g_str_has_prefix (setup->op_type, "ConvChannelsLast");
+}
 
 static gboolean
 read_shape (const OrtrainKernelSetup *setup, const OrtrainOperand *large, const OrtrainOperand *small,
             const OrtrainOperand *weights, gboolean transposed, OrtrainCudaConv *conv, GError **error)
 {
+  const gboolean last = has_channels_last (setup) && large->rank == 4 && small->rank == 4;
+  gint64 large_dims[4], small_dims[4];
+  const OrtrainOperand turned[] = { last ? put_channels_second (large, large_dims) : *large,
+                                    last ? put_channels_second (small, small_dims) : *small };
+  large = &turned[0];
+  small = &turned[1];
   gsize n_strides, n_dilations, n_pads, n_more;
   const gint64 *strides = ORTRAIN_CUDA_INTS (setup, "strides", &n_strides);
   const gint64 *dilations = ORTRAIN_CUDA_INTS (setup, "dilations", &n_dilations);
@@ -48,7 +73,8 @@ read_shape (const OrtrainKernelSetup *setup, const OrtrainOperand *large, const 
                              .large_channels = weights->dims[1],
                              .large_dtype = large->dtype,
                              .small_dtype = small->dtype,
-                             .weight_dtype = weights->dtype };
+                             .weight_dtype = weights->dtype,
+                             .channels_last = last };
   if (conv->n_groups < 1 || weights->dims[0] % conv->n_groups != 0)
     return ortrain_cuda_refuse (setup, error,
                                 "%" G_GINT64_FORMAT " filters cannot be divided into %" G_GINT64_FORMAT " groups",
@@ -96,7 +122,58 @@ reserve (OrtrainKernelSetup *setup, gint64 n_elements, OrtrainDType dtype)
 static gboolean
 converts (const ConvConstants *constants, guint operand)
 {
-  return constants->plan.dtypes[operand] != constants->dtypes[operand];
+  return constants->plan.dtypes[operand] != constants->dtypes[operand] ||
+         (constants->turns && operand == constants->weights);
+}
+
+static gint64
+count_taps (const OrtrainCudaConv *conv)
+{
+  return conv->kernel[0] * conv->kernel[1] * conv->kernel[2];
+}
+
+/* Bytes that a plan moves beyond its operands: what it has in a workspace is written and read again. */
+static double
+count_copied (const OrtrainCudaConvPlan *plan)
+{
+  return 2.0 * (double) ortrain_dnn_plan_get_workspace_bytes (plan->plan);
+}
+
+static gboolean
+uses_tensor_cores (const OrtrainCudaConvPlan *plan)
+{
+  return (ortrain_dnn_plan_get_notes (plan->plan, 0) & 1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE) != 0;
+}
+
+/* What the same convolution in ONNX's order would copy into another layout: the heuristics say it by the workspaces that the
+ * two need. A limit of workspaces decides about engines, not about layouts. */
+static double
+find_spared_bytes (const OrtrainKernelSetup *setup, const ConvConstants *constants, cudnnBackendDescriptorType_t type,
+                   const OrtrainDnnTarget *target)
+{
+  OrtrainCudaConv conv = constants->conv;
+  OrtrainDnnTarget free_target = *target;
+  OrtrainCudaConvPlan last, second;
+  double operands = 0;
+  for (guint i = 0; i < 3; i++)
+    operands +=
+        (double) constants->n_elements[i] * (double) ortrain_cuda_library->dtype_get_size (constants->dtypes[i]);
+  free_target.workspace_limit = MAX (target->workspace_limit, (gsize) 1 << 30);
+  free_target.search = ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC;
+  ortrain_cuda_conv_plan (&conv, type, constants->has_bias, &free_target, &last, NULL);
+  conv.channels_last = FALSE;
+  ortrain_cuda_conv_plan (&conv, type, constants->has_bias, &free_target, &second, NULL);
+  if (last.plan == NULL)
+    return -(double) G_MAXINT64;
+  if (second.plan == NULL)
+    return operands;
+  double spared = count_copied (&second) - count_copied (&last);
+  if (uses_tensor_cores (&second) != uses_tensor_cores (&last))
+    spared = uses_tensor_cores (&last) ? MAX (spared, 0) + operands : -operands;
+  if (constants->turns)
+    spared -= 2.0 * (double) constants->n_elements[constants->weights] *
+              (double) ortrain_cuda_library->dtype_get_size (constants->dtypes[constants->weights]);
+  return spared;
 }
 
 /* Without an engine the plain kernels stay. FALSE: they may not. */
@@ -113,6 +190,12 @@ find_plan (OrtrainKernelSetup *setup, ConvConstants *constants, cudnnBackendDesc
     if (conv->large[i] < 1 || conv->small[i] < 1 || conv->kernel[i] < 1 || conv->pad[i] < 0)
       return TRUE;
   ortrain_dnn_target_init (&target, setup);
+  constants->turns = conv->channels_last && conv->large_channels > 1 && count_taps (conv) > 1;
+  constants->weights = type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR ? 2 : 1;
+  if (conv->channels_last)
+    setup->spared_bytes = find_spared_bytes (setup, constants, type, &target);
+  if (setup->spared_bytes <= -(double) G_MAXINT64)
+    return ortrain_cuda_refuse (setup, error, "cuDNN has no engine for it");
   ortrain_cuda_conv_plan (conv, type, constants->has_bias, &target, &constants->plan, &refusal);
   if (constants->plan.plan == NULL)
     return ortrain_cuda_fall_back (setup, "dnn-fallbacks", refusal->message, error);
@@ -120,7 +203,23 @@ find_plan (OrtrainKernelSetup *setup, ConvConstants *constants, cudnnBackendDesc
   for (guint i = 0; i < 3; i++)
     if (converts (constants, i))
       constants->offsets[i] = reserve (setup, constants->n_elements[i], constants->plan.dtypes[i]);
+  for (guint i = 0; i < setup->n_inputs + setup->n_outputs; i++)
+    setup->bytes_moved +=
+        (double) (i < setup->n_inputs ? setup->inputs[i] : setup->outputs[i - setup->n_inputs]).n_bytes;
+  setup->bytes_moved += 2.0 * (double) setup->workspace_bytes; /* what is there is written and read */
   return TRUE;
+}
+
+static OrtrainCudaConvTurn
+describe_turn (const ConvConstants *constants, OrtrainDType from, OrtrainDType to, gboolean back)
+{
+  const OrtrainCudaConv *conv = &constants->conv;
+  return (OrtrainCudaConvTurn){ .filters = conv->n_groups * conv->small_channels,
+                                .channels = conv->large_channels,
+                                .taps = count_taps (conv),
+                                .x_dtype = from,
+                                .y_dtype = to,
+                                .back = back };
 }
 
 static ConvConstants *
@@ -142,12 +241,13 @@ new_constants (OrtrainKernelSetup *setup, const OrtrainCudaConv *conv)
   return constants;
 }
 
-/* Conv (x, w[, b]) → y; ConvTranspose (x, w[, b]) → y; org.ortrain::ConvGradInput (dy, w, shape of x) → dx */
+/* Conv (x, w[, b]) → y; ConvTranspose (x, w[, b]) → y; org.ortrain::ConvGradInput (dy, w, shape of x) → dx; the same with
+ * channels last, where weights are in ONNX's order all the same */
 static gboolean
 prepare_conv (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *source = &setup->inputs[0], *weights = &setup->inputs[1], *result = &setup->outputs[0];
-  const gboolean forward = g_str_equal (setup->op_type, "Conv");
+  const gboolean forward = g_str_equal (setup->op_type, "Conv") || g_str_equal (setup->op_type, "ConvChannelsLast");
   const gboolean transposed = g_str_equal (setup->op_type, "ConvTranspose");
   OrtrainCudaConv conv;
   if (!read_shape (setup, forward ? source : result, forward ? result : source, weights, transposed, &conv, error))
@@ -179,7 +279,13 @@ run_plan (const OrtrainKernelCall *call, const void *bias, void *result)
                                             .x_dtype = constants->dtypes[i],
                                             .y_dtype = constants->plan.dtypes[i] };
       operands[i] = (guint8 *) call->workspace + constants->offsets[i];
-      if (i < 2)
+      if (i < 2 && constants->turns && i == constants->weights)
+        {
+          const OrtrainCudaConvTurn turn =
+              describe_turn (constants, constants->dtypes[i], constants->plan.dtypes[i], FALSE);
+          ortrain_cuda_conv_turn (call, &turn, call->inputs[i], operands[i]);
+        }
+      else if (i < 2)
         ortrain_cuda_conv_finish (call, &shape, call->inputs[i], NULL, operands[i], FALSE);
     }
   void *addresses[ORTRAIN_DNN_MAX_TENSORS] = { operands[0], operands[1], operands[2] };
@@ -211,7 +317,7 @@ run_conv (const OrtrainKernelCall *call)
   const gint64 *dims = constants->forward ? conv->small : conv->large;
   const OrtrainCudaConvFinish shape = {
     .n = constants->n_elements[2],
-    .plane = dims[0] * dims[1] * dims[2],
+    .plane = conv->channels_last ? 1 : dims[0] * dims[1] * dims[2],
     .n_channels = conv->n_groups * (constants->forward ? conv->small_channels : conv->large_channels),
     .x_dtype = constants->plan.dtypes[2],
     .y_dtype = constants->dtypes[2],
@@ -256,7 +362,10 @@ run_grad_weight (const OrtrainKernelCall *call)
   const OrtrainCudaConvFinish shape = { .n = constants->n_elements[2],
                                         .x_dtype = constants->plan.dtypes[2],
                                         .y_dtype = constants->dtypes[2] };
-  if (result != call->outputs[0])
+  const OrtrainCudaConvTurn turn = describe_turn (constants, constants->plan.dtypes[2], constants->dtypes[2], TRUE);
+  if (result != call->outputs[0] && constants->turns)
+    ortrain_cuda_conv_turn (call, &turn, result, call->outputs[0]);
+  else if (result != call->outputs[0])
     ortrain_cuda_conv_finish (call, &shape, result, NULL, call->outputs[0], TRUE);
 }
 
@@ -271,5 +380,8 @@ static const OrtrainKernel rows[] = {
   ROW ("ConvTranspose", "", prepare_conv, run_conv),
   ROW ("ConvGradInput", "org.ortrain", prepare_conv, run_conv),
   ROW ("ConvGradWeight", "org.ortrain", prepare_grad_weight, run_grad_weight),
+  ROW ("ConvChannelsLast", "org.ortrain", prepare_conv, run_conv),
+  ROW ("ConvChannelsLastGradInput", "org.ortrain", prepare_conv, run_conv),
+  ROW ("ConvChannelsLastGradWeight", "org.ortrain", prepare_grad_weight, run_grad_weight),
 };
 ORTRAIN_CUDA_TABLE (conv, rows);

@@ -44,6 +44,16 @@ ortrain_dnn_virtual (OrtrainDnnGraph *graph, cudnnDataType_t type, guint rank, c
   return add_tensor (graph, type, rank, dims, strides, ORTRAIN_DNN_VIRTUAL);
 }
 
+void
+ortrain_dnn_set_channels_last (const gint64 *dims, guint rank, gint64 *strides)
+{
+  gint64 step = dims[1];
+  strides[1] = 1;
+  for (guint i = rank; i-- > 2; step *= dims[i])
+    strides[i] = step;
+  strides[0] = step;
+}
+
 int
 ortrain_dnn_scalar (OrtrainDnnGraph *graph, cudnnDataType_t type, double value)
 {

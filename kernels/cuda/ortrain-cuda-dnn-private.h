@@ -61,6 +61,8 @@ int ortrain_dnn_tensor (OrtrainDnnGraph *graph, cudnnDataType_t type, guint rank
                         const gint64 *strides);
 int ortrain_dnn_virtual (OrtrainDnnGraph *graph, cudnnDataType_t type, guint rank, const gint64 *dims,
                          const gint64 *strides);
+/* strides: [rank], filled, of a tensor [n, channels, …] in whose memory the channels are neighbours. */
+void ortrain_dnn_set_channels_last (const gint64 *dims, guint rank, gint64 *strides);
 /* One number as [1, 1, 1, 1]. */
 int ortrain_dnn_scalar (OrtrainDnnGraph *graph, cudnnDataType_t type, double value);
 

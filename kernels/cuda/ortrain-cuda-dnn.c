@@ -518,7 +518,11 @@ ortrain_dnn_plan_is_remembered (const OrtrainDnnPlan *self)
 guint
 ortrain_dnn_plan_get_notes (OrtrainDnnPlan *self, guint engine)
 {
-  return make_config (ortrain_cuda_open_cudnn (NULL), self, engine) ? self->engines[engine].notes : G_MAXUINT;
+  g_mutex_lock (&self->lock); /* plans are shared by all sessions */
+  const guint notes =
+      make_config (ortrain_cuda_open_cudnn (NULL), self, engine) ? self->engines[engine].notes : G_MAXUINT;
+  g_mutex_unlock (&self->lock);
+  return notes;
 }
 
 gboolean

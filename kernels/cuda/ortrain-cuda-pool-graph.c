@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Pools that cuDNN computes in our layout with nothing more kept than our kernels keep: averages and their gradients, and
+/* Pools that cuDNN computes with nothing more kept than our kernels keep: averages and their gradients, and
  * greatest numbers that no gradient asks the places of. A gradient of greatest numbers would need all of x and y, where our
  * kernel needs a byte for each element of y: cuDNN takes indices in other layouts only. */
 
@@ -33,9 +33,11 @@ describe_window (const OrtrainCudaPool *pool, guint first, OrtrainDnnWindow *win
 static int
 add_side (OrtrainDnnGraph *graph, const OrtrainCudaPool *pool, const gint64 *dims, guint first)
 {
-  gint64 all[ORTRAIN_DNN_MAX_RANK] = { pool->n_images, pool->n_channels };
+  gint64 all[ORTRAIN_DNN_MAX_RANK] = { pool->n_images, pool->n_channels }, strides[ORTRAIN_DNN_MAX_RANK];
   memcpy (all + 2, dims + first, (3 - first) * sizeof *dims);
-  return ortrain_dnn_tensor (graph, ortrain_dnn_data_type (pool->dtype), 5 - first, all, NULL);
+  ortrain_dnn_set_channels_last (all, 5 - first, strides);
+  return ortrain_dnn_tensor (graph, ortrain_dnn_data_type (pool->dtype), 5 - first, all,
+                             pool->channels_last ? strides : NULL);
 }
 
 gboolean

@@ -10,6 +10,7 @@ typedef struct
 {
   gint64 n_images, n_channels;
   gint64 large[3], small[3], kernel[3], stride[3], dilation[3], pad[3], pad_end[3];
+  gboolean channels_last;                 /* images are [kernel…, channels] */
   gboolean is_max, counts_pads, backward; /* backward: of averages, (dy) → dx */
   OrtrainDType dtype;                     /* of both operands */
 } OrtrainCudaPool;

@@ -595,6 +595,26 @@ describe (const OrtrainKernelSetup *setup, Constants *c)
   return read_window (setup, w, large->rank - 2);
 }
 
+/* A window of three dimensions over one channel that is 1 along the last of them is a window of two over images that have their
+ * channels there: so is a pool written where channels are last. */
+static void
+find_channels_last (OrtrainCudaPool *pool)
+{
+  if (pool->n_channels != 1 || pool->kernel[2] != 1 || pool->stride[2] != 1 || pool->pad[2] != 0 ||
+      pool->pad_end[2] != 0 || pool->large[2] != pool->small[2] || pool->large[2] == 1)
+    return;
+  pool->channels_last = TRUE;
+  pool->n_channels = pool->large[2];
+  gint64 *const parts[] = { pool->large,    pool->small, pool->kernel, pool->stride,
+                            pool->dilation, pool->pad,   pool->pad_end };
+  for (gint64 *part : parts)
+    {
+      part[2] = part[1];
+      part[1] = part[0];
+      part[0] = part == pool->pad || part == pool->pad_end ? 0 : 1;
+    }
+}
+
 /* cuDNN writes no places of maxima that the gradient could use, and both operands have one type. */
 static gboolean
 find_plan (OrtrainKernelSetup *setup, Constants *c, GError **error)
@@ -622,6 +642,9 @@ find_plan (OrtrainKernelSetup *setup, Constants *c, GError **error)
       pool.pad[d] = w->pad[d];
       pool.pad_end[d] = w->pad_end[d];
     }
+  find_channels_last (&pool);
+  if (pool.channels_last && pool.backward) /* cuDNN has no engine for it */
+    return TRUE;
   return ortrain_cuda_pool_find_plan (setup, &pool, &c->plan, error);
 }
 

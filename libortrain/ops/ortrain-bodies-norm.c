@@ -94,11 +94,12 @@ ortrain_body_restore_batch_norm (OrtrainBody *self)
   return ortrain_body_as (self, "BatchNormalization", 3, attributes);
 }
 
-/* (dy, x, scale, mean, inverse) → (dx, dscale, dbias) */
-gboolean
-ortrain_body_batch_norm_grad (OrtrainBody *self)
+static gboolean
+batch_norm_grad (OrtrainBody *self, OrtrainValue *dy)
 {
-  OrtrainValue *dy = ortrain_body_input (self, 0), *x = ortrain_body_input (self, 1);
+  OrtrainValue *x = ortrain_body_input (self, 1);
+  if (dy == NULL || x == NULL)
+    return TRUE;
   const gint rank = dy->rank;
   const guint32 axes = axes_from (0, rank) & ~2u;
   OrtrainValue *scale = along_channels (self, ortrain_body_input (self, 2), rank);
@@ -112,6 +113,32 @@ ortrain_body_batch_norm_grad (OrtrainBody *self)
   if (ortrain_body_wants (self, 2))
     ortrain_body_set (self, 2, SUM (dy, axes));
   return TRUE;
+}
+
+/* (dy, x, scale, mean, inverse) → (dx, dscale, dbias) */
+gboolean
+ortrain_body_batch_norm_grad (OrtrainBody *self)
+{
+  return batch_norm_grad (self, ortrain_body_input (self, 0));
+}
+
+/* (dy, x, scale, mean, 1/deviation, bias): of y = Relu ((x - mean)·scale/deviation + bias), which has the type of x */
+gboolean
+ortrain_body_batch_norm_relu_grad (OrtrainBody *self)
+{
+  OrtrainValue *dy = ortrain_body_input (self, 0), *x = ortrain_body_input (self, 1);
+  const gint rank = dy->rank;
+  OrtrainValue *scale = along_channels (self, ortrain_body_input (self, 2), rank);
+  OrtrainValue *mean = along_channels (self, ortrain_body_input (self, 3), rank);
+  OrtrainValue *inverse = along_channels (self, ortrain_body_input (self, 4), rank);
+  OrtrainValue *bias = along_channels (self, ortrain_body_input (self, 5), rank);
+  OrtrainValue *y = ADD (MUL (SUB (x, mean), MUL (scale, inverse)), bias);
+  const OrtrainDType dtype = ortrain_node_input (self->node, 1)->dtype;
+  if (ortrain_dtype_is_half (dtype))
+    y = ortrain_body_cast (self, ortrain_body_cast (self, y, dtype), ORTRAIN_DTYPE_FLOAT32);
+  OrtrainValue *zero = ortrain_body_number (self, y, 0);
+  return batch_norm_grad (self, ortrain_body_op (self, "Where", ortrain_body_op (self, "Greater", y, zero, NULL), dy,
+                                                 ortrain_body_number (self, dy, 0)));
 }
 
 /* (dy, x, scale, mean, variance) → (dx, dscale, dbias); x for dscale only */

@@ -78,35 +78,42 @@ spread (OrtrainBody *self, const Window *w, OrtrainValue *y, OrtrainValue *weigh
   return ortrain_body_window (self, full, w->begin, w->in, w->n);
 }
 
+/* x: the shape of the result */
+static OrtrainValue *
+conv_grad_input (OrtrainBody *self, OrtrainValue *dy, OrtrainValue *weights, const gint64 *x)
+{
+  gint64 y[ORTRAIN_MAX_RANK], k[ORTRAIN_MAX_RANK];
+  if (dy == NULL)
+    return NULL;
+  ortrain_body_dims (dy, y);
+  ortrain_body_dims (weights, k);
+  const Window w = read_window (self, x, y, dy->rank, k + 2);
+  return spread (self, &w, dy, weights, ortrain_body_int (self, "group", 1));
+}
+
 /* (dy, w, shape of x) */
 gboolean
 ortrain_body_conv_grad_input (OrtrainBody *self)
 {
-  OrtrainValue *dy = ortrain_body_input (self, 0), *weights = ortrain_body_input (self, 1);
-  gint64 x[ORTRAIN_MAX_RANK], y[ORTRAIN_MAX_RANK], k[ORTRAIN_MAX_RANK];
+  gint64 x[ORTRAIN_MAX_RANK];
   ortrain_body_dims (ortrain_node_output (self->node, 0), x);
-  ortrain_body_dims (dy, y);
-  ortrain_body_dims (weights, k);
-  const Window w = read_window (self, x, y, dy->rank, k + 2);
-  ortrain_body_set (self, 0, spread (self, &w, dy, weights, ortrain_body_int (self, "group", 1)));
+  ortrain_body_set (self, 0, conv_grad_input (self, ortrain_body_input (self, 0), ortrain_body_input (self, 1), x));
   return TRUE;
 }
 
-/* (dy, x, shape of w): a convolution over the batch, whose filters are dy: strides and dilations are swapped. */
-gboolean
-ortrain_body_conv_grad_weight (OrtrainBody *self)
+/* A convolution over the batch, whose filters are dy: strides and dilations are swapped. rank: below ORTRAIN_MAX_RANK */
+static OrtrainValue *
+conv_grad_weight (OrtrainBody *self, OrtrainValue *dy, OrtrainValue *x_value, gint rank)
 {
-  OrtrainValue *dy = ortrain_body_input (self, 0), *x_value = ortrain_body_input (self, 1);
-  const gint rank = dy->rank;
   const gint64 group = ortrain_body_int (self, "group", 1), zeros[MAX_SPATIAL] = { 0 };
   gint64 x[ORTRAIN_MAX_RANK], y[ORTRAIN_MAX_RANK], k[ORTRAIN_MAX_RANK], pads[2 * MAX_SPATIAL];
   gint64 left_out[MAX_SPATIAL], rest[MAX_SPATIAL];
   gint64 split[ORTRAIN_MAX_RANK + 1], joined[ORTRAIN_MAX_RANK], perm[ORTRAIN_MAX_RANK + 1], swap[ORTRAIN_MAX_RANK];
+  if (dy == NULL || x_value == NULL)
+    return NULL;
   ortrain_body_dims (x_value, x);
   ortrain_body_dims (dy, y);
   ortrain_body_dims (ortrain_node_output (self->node, 0), k);
-  if (rank >= ORTRAIN_MAX_RANK)
-    return FALSE;
   const Window w = read_window (self, x, y, rank, k + 2);
   for (gint i = 0; i < w.n; i++) /* padding in front that is negative leaves elements out */
     {
@@ -141,7 +148,61 @@ ortrain_body_conv_grad_weight (OrtrainBody *self)
   OrtrainValue *filters = ortrain_body_transpose (self, dy, swap, rank);
   OrtrainValue *dw = ortrain_body_op_with (self, "Conv", attributes, x_value, filters, NULL);
   dw = ortrain_body_window (self, dw, zeros, w.kernel, w.n);
-  ortrain_body_set (self, 0, ortrain_body_transpose (self, dw, swap, rank));
+  return ortrain_body_transpose (self, dw, swap, rank);
+}
+
+/* (dy, x, shape of w) */
+gboolean
+ortrain_body_conv_grad_weight (OrtrainBody *self)
+{
+  OrtrainValue *dy = ortrain_body_input (self, 0);
+  if (dy->rank >= ORTRAIN_MAX_RANK)
+    return FALSE;
+  ortrain_body_set (self, 0, conv_grad_weight (self, dy, ortrain_body_input (self, 1), dy->rank));
+  return TRUE;
+}
+
+/* ---- channels last ---- */
+
+#define RANK 4 /* of images */
+
+static const gint64 to_second[] = { 0, 3, 1, 2 }, to_last[] = { 0, 2, 3, 1 };
+
+static OrtrainValue *
+put_second (OrtrainBody *self, guint input)
+{
+  return ortrain_body_transpose (self, ortrain_body_input (self, input), to_second, RANK);
+}
+
+/* (x, w[, b]) */
+gboolean
+ortrain_body_conv_channels_last (OrtrainBody *self)
+{
+  OrtrainValue *y =
+      ortrain_body_op_with (self, "Conv", ortrain_attributes_copy (self->node->attributes), put_second (self, 0),
+                            ortrain_body_input (self, 1), ortrain_body_input (self, 2));
+  ortrain_body_set (self, 0, ortrain_body_transpose (self, y, to_last, RANK));
+  return TRUE;
+}
+
+/* (dy, w, shape of x) */
+gboolean
+ortrain_body_conv_channels_last_grad_input (OrtrainBody *self)
+{
+  gint64 last[ORTRAIN_MAX_RANK], x[RANK];
+  ortrain_body_dims (ortrain_node_output (self->node, 0), last);
+  for (guint d = 0; d < RANK; d++)
+    x[d] = last[to_second[d]];
+  OrtrainValue *dx = conv_grad_input (self, put_second (self, 0), ortrain_body_input (self, 1), x);
+  ortrain_body_set (self, 0, ortrain_body_transpose (self, dx, to_last, RANK));
+  return TRUE;
+}
+
+/* (dy, x, shape of w) */
+gboolean
+ortrain_body_conv_channels_last_grad_weight (OrtrainBody *self)
+{
+  ortrain_body_set (self, 0, conv_grad_weight (self, put_second (self, 0), put_second (self, 1), RANK));
   return TRUE;
 }
 

@@ -121,6 +121,7 @@ gboolean ortrain_body_norm_apply (OrtrainBody *self);
 gboolean ortrain_body_batch_norm_train (OrtrainBody *self);
 gboolean ortrain_body_restore_batch_norm (OrtrainBody *self);
 gboolean ortrain_body_batch_norm_grad (OrtrainBody *self);
+gboolean ortrain_body_batch_norm_relu_grad (OrtrainBody *self);
 gboolean ortrain_body_batch_norm_frozen_grad (OrtrainBody *self);
 gboolean ortrain_body_add_layer_norm (OrtrainBody *self);
 gboolean ortrain_body_add_rms_norm (OrtrainBody *self);
@@ -132,6 +133,9 @@ gboolean ortrain_body_lrn_grad (OrtrainBody *self);
 
 gboolean ortrain_body_conv_grad_input (OrtrainBody *self);
 gboolean ortrain_body_conv_grad_weight (OrtrainBody *self);
+gboolean ortrain_body_conv_channels_last (OrtrainBody *self);
+gboolean ortrain_body_conv_channels_last_grad_input (OrtrainBody *self);
+gboolean ortrain_body_conv_channels_last_grad_weight (OrtrainBody *self);
 gboolean ortrain_body_im2col (OrtrainBody *self);
 gboolean ortrain_body_max_pool_train (OrtrainBody *self);
 gboolean ortrain_body_max_pool_grad (OrtrainBody *self);

@@ -67,6 +67,9 @@ typedef enum
   ORTRAIN_OP_KIND_SUM_TO, /* over what was broadcast */
   ORTRAIN_OP_KIND_INSTANCE_NORM,
   ORTRAIN_OP_KIND_GROUP_NORM_GRADIENT,
+  ORTRAIN_OP_KIND_NORM_APPLY,
+  ORTRAIN_OP_KIND_RELU,
+  ORTRAIN_OP_KIND_RELU_GRADIENT,
   ORTRAIN_OP_KIND_SOFTMAX,
   ORTRAIN_OP_KIND_DROPOUT,
   ORTRAIN_OP_KIND_WHERE,
@@ -190,6 +193,9 @@ struct _OrtrainOpDef
   /* The operator that computes this of one value [batch, length, 3, heads, width] that inputs 0 to 2 are the parts of.
    * NULL: none. */
   const char *of_packed;
+  /* Of a gradient: the operator whose input 0 is the gradient of Relu of the result, and which has the bias behind all other
+   * inputs. NULL: none. */
+  const char *through_relu;
   /* The operator that adds an input behind all others to output 0. NULL: none. */
   const char *plus_input;
   /* Not 0: this input, which may be left out, is output 0 of the node that input `reused_beside` is another output of. What
@@ -216,6 +222,15 @@ struct _OrtrainOpDef
   /* Moves output 0 to an element-wise node that computes it of such statistics, in nodes before `before` (NULL: behind all
    * others); or does nothing. NULL: there is no such node. */
   gboolean (*split) (OrtrainNode *node, OrtrainNode *before, GError **error);
+
+  /* Layouts. Fills bits of the inputs and outputs of a node that are [batch, channels, height, width], and may have their
+   * channels last instead; FALSE: this node cannot. NULL: none can. Element-wise rows need not say. Shapes are numbers. */
+  gboolean (*find_images) (const OrtrainNode *node, guint32 *inputs, guint32 *outputs);
+  /* Rewrites a node whose images have become [batch, height, width, channels]. */
+  gboolean (*put_channels_last) (OrtrainNode *node, GError **error);
+  /* The operator that computes this with channels last, on devices that have a kernel for it. NULL: any device that computes
+   * this one computes what put_channels_last () writes. */
+  const char *with_channels_last;
 
   /* Layers that compute something else while training. */
   guint32 statistic_inputs; /* bit i: input i is a running statistic. In training form, its k-th one's next contents are

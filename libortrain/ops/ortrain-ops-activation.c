@@ -129,7 +129,7 @@ grad_prelu (OrtrainGradContext *ctx, GError **error)
 #define BACKWARD(name, body) BACKWARD_AS (name, body, OTHER)
 
 static const OrtrainOpDef ops[] = {
-  FORWARD ("Relu", 7, ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPES_SIGNED, 0, grad_from_output),
+  FORWARD_AS ("Relu", 7, ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPES_SIGNED, 0, grad_from_output, RELU),
   FORWARD_AS ("Tanh", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_from_output, TANH),
   { "Sigmoid", "", 7, 1, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_POINTWISE, 0, 0, ortrain_infer_unary,
     grad_from_output, NULL, NULL, .scores = ORTRAIN_SCORES_SIGMOID, .weight_through = 1 },
@@ -150,7 +150,7 @@ static const OrtrainOpDef ops[] = {
     ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT32) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64),
     ORTRAIN_OP_POINTWISE, 0, 0, ortrain_infer_elementwise, grad_prelu, NULL, ".0", .weight_inputs = 1 << 1,
     .input_roles = { [1] = "slope" } },
-  BACKWARD ("ReluGrad", ortrain_body_relu_grad),
+  BACKWARD_AS ("ReluGrad", ortrain_body_relu_grad, RELU_GRADIENT),
   BACKWARD ("TanhGrad", ortrain_body_tanh_grad),
   BACKWARD ("SigmoidGrad", ortrain_body_sigmoid_grad),
   BACKWARD ("LeakyReluGrad", ortrain_body_leaky_relu_grad),

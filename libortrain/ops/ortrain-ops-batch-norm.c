@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-body-private.h"
+#include "ops/ortrain-channels-last-private.h"
 #include "ops/ortrain-op-check-private.h"
 #include "ops/ortrain-ops-normalization-private.h"
 #include "ops/ortrain-ops-pointwise-private.h"
@@ -215,9 +216,40 @@ infer_batch_norm_grad (OrtrainInferContext *ctx, GError **error)
   return ortrain_norm_check_channels (ctx, 0, 2, 4, error) && ortrain_norm_infer_gradient (ctx, error);
 }
 
+static gboolean
+infer_batch_norm_relu_grad (OrtrainInferContext *ctx, GError **error)
+{
+  return ortrain_norm_check_channels (ctx, 0, 2, 5, error) && ortrain_norm_infer_gradient (ctx, error);
+}
+
+/* x, or dy and x */
+static gboolean
+find_images (const OrtrainNode *node, guint32 *inputs, guint32 *outputs)
+{
+  const gboolean backward = node->op->statistic_inputs == 0;
+  *inputs = backward && ortrain_node_input (node, 1) != NULL ? 3 : 1;
+  *outputs = ortrain_node_output (node, 0) != NULL ? 1 : 0;
+  return ortrain_value_is_image (ortrain_node_input (node, 0));
+}
+
+/* As rows of channels. */
+static gboolean
+put_channels_last (OrtrainNode *node, GError **error)
+{
+  gint64 dims[ORTRAIN_IMAGE_RANK];
+  guint32 inputs, outputs;
+  if (!find_images (node, &inputs, &outputs) || !ortrain_value_get_static_dims (ortrain_node_input (node, 0), dims))
+    return TRUE;
+  const gint64 rows[] = { dims[0] * dims[1] * dims[2], dims[3] };
+  for (guint i = 0; i < 2; i++)
+    if (inputs >> i & 1 && !ortrain_channels_last_view_input (node, i, rows, 2, error))
+      return FALSE;
+  return outputs == 0 || ortrain_channels_last_view_output (node, 0, rows, 2, error);
+}
+
 /* clang-format off */
 #define BATCH_NORM_OPERANDS                                                                                            \
-  .flags = ORTRAIN_OP_NORMALIZES | ORTRAIN_OP_ONE_PASS, .weight_inputs = 1 << 1 | 1 << 2, .channels = ORTRAIN_CHANNELS_SECOND,               \
+  .find_images = find_images, .put_channels_last = put_channels_last, .flags = ORTRAIN_OP_NORMALIZES | ORTRAIN_OP_ONE_PASS, .weight_inputs = 1 << 1 | 1 << 2, .channels = ORTRAIN_CHANNELS_SECOND,               \
   .statistic_inputs = 1 << 3 | 1 << 4,                                                                                 \
   .input_roles = { NULL, "scale", "bias", "running statistic", "running statistic" }
 
@@ -229,9 +261,14 @@ static const OrtrainOpDef ops[] = {
     .max_outputs = 6, .dtypes = ORTRAIN_DTYPES_FLOAT, .optional_inputs = 1 << 3 | 1 << 4, .types = ".0",
     .saved_outputs = 1 << 3 | 1 << 4 | 1 << 5, .split = split_batch_norm,
     .infer = infer_batch_norm, .gradient = gradient_batch_norm_train, .inference_form = "BatchNormalization", BATCH_NORM_OPERANDS, .restore = ortrain_body_restore_batch_norm, .expand = ortrain_body_batch_norm_train },
-  ORTRAIN_NORM_GRADIENT ("BatchNormGrad", 5, 5, 3, ".0", infer_batch_norm_grad, ortrain_zero_sums_batch_norm_grad, ortrain_body_batch_norm_grad),
+  { ORTRAIN_NORM_GRADIENT_FIELDS ("BatchNormGrad", 5, 5, 3, ".0", infer_batch_norm_grad, ortrain_zero_sums_batch_norm_grad, ortrain_body_batch_norm_grad),
+    .find_images = find_images, .put_channels_last = put_channels_last, .through_relu = "BatchNormReluGrad" },
+  { .name = "BatchNormReluGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 6, .max_inputs = 6, .min_outputs = 1,
+    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .find_images = find_images, .put_channels_last = put_channels_last,
+    .infer = infer_batch_norm_relu_grad, .expand = ortrain_body_batch_norm_relu_grad },
   { .name = "BatchNormFrozenGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 5,
     .min_outputs = 1, .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .optional_inputs = 1 << 1,
+    .find_images = find_images, .put_channels_last = put_channels_last,
     .infer = infer_batch_norm_grad, .zero_sums = ortrain_zero_sums_batch_norm_frozen_grad, .expand = ortrain_body_batch_norm_frozen_grad },
 };
 /* clang-format on */

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-checked-private.h"
 #include "ops/ortrain-body-private.h"
+#include "ops/ortrain-channels-last-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-zero-sums-private.h"
 
 /* Convolutions. Our own two: org.ortrain::ConvGradInput (dy, w, shape of x) and ConvGradWeight (dy, x, shape of w),
- * with the attributes of the Conv whose gradients they are. */
+ * with the attributes of the Conv whose gradients they are. And the three of them with channels last, ConvChannelsLast,
+ * ConvChannelsLastGradInput and ConvChannelsLastGradWeight: images are [batch, height, width, channels], weights and their
+ * gradients are as ONNX has them. */
 
 #define MAX_SPATIAL (ORTRAIN_MAX_RANK - 2)
 
@@ -140,8 +143,9 @@ check_ranks (OrtrainInferContext *ctx, gint *rank, GError **error)
   return TRUE;
 }
 
+/* last: of images [batch, height, width, channels] */
 static gboolean
-infer_conv (OrtrainInferContext *ctx, GError **error)
+infer_convolution (OrtrainInferContext *ctx, gboolean last, GError **error)
 {
   gint rank;
   if (!check_ranks (ctx, &rank, error))
@@ -155,7 +159,8 @@ infer_conv (OrtrainInferContext *ctx, GError **error)
   if (!read_window (ctx, rank - 2, &window, error) || !check_kernel_shape (ctx, rank, error))
     return FALSE;
   gint64 group = ortrain_attributes_get_int (ctx->node->attributes, "group", 1);
-  OrtrainDim channels = ortrain_infer_get_dim (ctx, 0, 1), per_group = ortrain_infer_get_dim (ctx, 1, 1);
+  const gint channel_axis = last ? rank - 1 : 1, first = last ? 1 : 2;
+  OrtrainDim channels = ortrain_infer_get_dim (ctx, 0, channel_axis), per_group = ortrain_infer_get_dim (ctx, 1, 1);
   OrtrainDim filters = ortrain_infer_get_dim (ctx, 1, 0);
   gint64 product;
   if (group < 1 || (ortrain_dim_is_int (filters) && filters.value % group != 0) ||
@@ -170,15 +175,27 @@ infer_conv (OrtrainInferContext *ctx, GError **error)
     return FALSE;
   OrtrainDim dims[ORTRAIN_MAX_RANK];
   dims[0] = ortrain_infer_get_dim (ctx, 0, 0);
-  dims[1] = filters;
+  dims[channel_axis] = filters;
   for (gint i = 0; i < rank - 2; i++)
     {
-      if (!slide (ctx, &window, i, ortrain_infer_get_dim (ctx, 0, 2 + i), kernel_dim (ctx, 1, i), &dims[2 + i]))
+      if (!slide (ctx, &window, i, ortrain_infer_get_dim (ctx, 0, first + i), kernel_dim (ctx, 1, i), &dims[first + i]))
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
                                    "the kernel is larger than the padded input in spatial dimension %d", i);
     }
   ortrain_infer_set (ctx, 0, ortrain_infer_get_dtype (ctx, 0), dims, rank);
   return TRUE;
+}
+
+static gboolean
+infer_conv (OrtrainInferContext *ctx, GError **error)
+{
+  return infer_convolution (ctx, FALSE, error);
+}
+
+static gboolean
+infer_conv_channels_last (OrtrainInferContext *ctx, GError **error)
+{
+  return infer_convolution (ctx, TRUE, error);
 }
 
 static gboolean
@@ -313,6 +330,39 @@ infer_grad_weight (OrtrainInferContext *ctx, GError **error)
   return infer_shaped (ctx, error);
 }
 
+/* ---- channels last ---- */
+
+static gboolean
+find_images_of_conv (const OrtrainNode *node, guint32 *inputs, guint32 *outputs)
+{
+  *inputs = *outputs = 1;
+  return ortrain_value_is_image (ortrain_node_input (node, 0));
+}
+
+static gboolean
+find_images_of_grad_weight (const OrtrainNode *node, guint32 *inputs, guint32 *outputs)
+{
+  *inputs = 3;
+  *outputs = 0;
+  return ortrain_value_is_image (ortrain_node_input (node, 0));
+}
+
+static gboolean
+put_conv_last (OrtrainNode *node, GError **error)
+{
+  ortrain_channels_last_set_operator (node);
+  return TRUE;
+}
+
+/* (dy, w, shape of x) */
+static gboolean
+put_grad_input_last (OrtrainNode *node, GError **error)
+{
+  ortrain_channels_last_set_operator (node);
+  ortrain_channels_last_set_shape (node, 2, ortrain_node_output (node, 0));
+  return TRUE;
+}
+
 /* ---- gradients ---- */
 
 static OrtrainValue *
@@ -424,6 +474,9 @@ static const OrtrainOpDef rows[] = {
     .types = ".0",
     .infer = infer_conv,
     .gradient = gradient_conv,
+    .find_images = find_images_of_conv,
+    .put_channels_last = put_conv_last,
+    .with_channels_last = "ConvChannelsLast",
     .weight_inputs = 1 << 1 | 1 << 2,
     .channels = ORTRAIN_CHANNELS_SECOND,
     .input_roles = { [1] = "weight", [2] = "bias" } },
@@ -456,6 +509,9 @@ static const OrtrainOpDef rows[] = {
     .infer = infer_grad_input,
     .flags = ORTRAIN_OP_CONTRACTS,
     .zero_sums = ortrain_zero_sums_conv_grad_input,
+    .find_images = find_images_of_conv,
+    .put_channels_last = put_grad_input_last,
+    .with_channels_last = "ConvChannelsLastGradInput",
     .expand = ortrain_body_conv_grad_input },
   { .name = "ConvGradWeight",
     .domain = ORTRAIN_DOMAIN,
@@ -469,6 +525,46 @@ static const OrtrainOpDef rows[] = {
     .no_grad_inputs = 1 << 2,
     .types = ".0l",
     .infer = infer_grad_weight,
+    .find_images = find_images_of_grad_weight,
+    .put_channels_last = put_conv_last,
+    .with_channels_last = "ConvChannelsLastGradWeight",
     .expand = ortrain_body_conv_grad_weight },
+  { .name = "ConvChannelsLast",
+    .domain = ORTRAIN_DOMAIN,
+    .since = 1,
+    .min_inputs = 2,
+    .max_inputs = 3,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .dtypes = ORTRAIN_DTYPES_FLOAT,
+    .types = ".0",
+    .infer = infer_conv_channels_last,
+    .expand = ortrain_body_conv_channels_last },
+  { .name = "ConvChannelsLastGradInput",
+    .domain = ORTRAIN_DOMAIN,
+    .since = 1,
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .dtypes = ORTRAIN_DTYPES_FLOAT,
+    .shape_inputs = 1 << 2,
+    .no_grad_inputs = 1 << 2,
+    .types = ".0l",
+    .infer = infer_shaped,
+    .expand = ortrain_body_conv_channels_last_grad_input },
+  { .name = "ConvChannelsLastGradWeight",
+    .domain = ORTRAIN_DOMAIN,
+    .since = 1,
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .dtypes = ORTRAIN_DTYPES_FLOAT,
+    .shape_inputs = 1 << 2,
+    .no_grad_inputs = 1 << 2,
+    .types = ".0l",
+    .infer = infer_shaped,
+    .expand = ortrain_body_conv_channels_last_grad_weight },
 };
 ORTRAIN_OP_TABLE (conv, rows);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-body-private.h"
+#include "ops/ortrain-channels-last-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 #include "ops/ortrain-upgrade-private.h"
@@ -193,6 +194,23 @@ grad_concat (OrtrainGradContext *ctx, GError **error)
     else
       ortrain_node_drop_output (node, i);
   return TRUE;
+}
+
+/* (dy, shapes of all pieces) */
+static gboolean
+put_concat_grad_last (OrtrainNode *node, GError **error)
+{
+  for (guint k = 0; k < node->outputs->len; k++)
+    {
+      gint64 dims[ORTRAIN_MAX_RANK], moved[ORTRAIN_IMAGE_RANK];
+      gint n;
+      if (!ortrain_channels_last_read_shape (node, k + 1, dims, &n) || n != ORTRAIN_IMAGE_RANK)
+        continue;
+      for (guint d = 0; d < ORTRAIN_IMAGE_RANK; d++)
+        moved[ortrain_channels_last_move_axis (d)] = dims[d];
+      ortrain_node_set_input (node, k + 1, ortrain_graph_const_ints (node->graph, moved, ORTRAIN_IMAGE_RANK));
+    }
+  return ortrain_channels_last_put_joined (node, error);
 }
 
 /* ---- Split ---- */
@@ -551,6 +569,8 @@ static const OrtrainOpDef rows[] = {
     .channels = ORTRAIN_CHANNELS_PERMUTED,
     .kind = ORTRAIN_OP_KIND_TRANSPOSE,
     .find_passed_input = pass_unless_permuted,
+    .find_images = ortrain_channels_last_find_transposed,
+    .put_channels_last = ortrain_channels_last_put_transposed,
     .zero_sums = ortrain_zero_sums_transpose },
   { .name = "Concat",
     .domain = "",
@@ -565,6 +585,8 @@ static const OrtrainOpDef rows[] = {
     .gradient = grad_concat,
     .upgrade = ortrain_upgrade_many_operands,
     .join_inputs = ~(guint32) 0,
+    .find_images = ortrain_channels_last_find_joined,
+    .put_channels_last = ortrain_channels_last_put_joined,
     .weight_through = ~(guint32) 0,
     .channels = ORTRAIN_CHANNELS_ALIGNED,
     .find_passed_input = ortrain_op_pass_only_input },
@@ -581,6 +603,8 @@ static const OrtrainOpDef rows[] = {
     .vector_inputs = ~1u,
     .types = ".l",
     .infer = infer_concat_grad,
+    .find_images = ortrain_channels_last_find_joined,
+    .put_channels_last = put_concat_grad_last,
     .expand = ortrain_body_concat_grad },
   { .name = "Split",
     .domain = "",
@@ -597,6 +621,8 @@ static const OrtrainOpDef rows[] = {
     .vector_inputs = 2,
     .types = ".l",
     .infer = infer_split,
+    .find_images = ortrain_channels_last_find_joined,
+    .put_channels_last = ortrain_channels_last_put_joined,
     .gradient = grad_split,
     .upgrade = upgrade_split,
     .weight_through = 1,

@@ -536,7 +536,7 @@ static const OrtrainOpDef ops[] = {
   /* (x, mean, factor, bias) {norm} → (x - mean)·factor + bias; norm: the operator of ONNX that it stands for */
   { .name = "NormApply", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 4, .max_inputs = 4, .min_outputs = 1, .max_outputs = 1,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".f", .flags = ORTRAIN_OP_POINTWISE | ORTRAIN_OP_NO_GRADIENT,
-    .infer = ortrain_infer_elementwise, .expand = ortrain_body_norm_apply },
+    .infer = ortrain_infer_elementwise, .kind = ORTRAIN_OP_KIND_NORM_APPLY, .expand = ortrain_body_norm_apply },
   { .name = "LayerNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 17, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_layer_norm, .upgrade = upgrade_layer_norm, .of_sum = "AddLayerNormalization",
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_LAST) },

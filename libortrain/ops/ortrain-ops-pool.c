@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-checked-private.h"
 #include "ops/ortrain-body-private.h"
+#include "ops/ortrain-channels-last-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 
@@ -327,6 +328,122 @@ infer_max_unpool_grad (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
+/* ---- channels last ---- */
+
+/* Kernels count the elements of a plane in 32 bits; here a plane has all of an image. */
+static gboolean
+is_small_image (const OrtrainValue *value)
+{
+  gint64 dims[ORTRAIN_IMAGE_RANK], n = 1;
+  if (!ortrain_value_is_image (value) || !ortrain_value_get_static_dims (value, dims))
+    return FALSE;
+  for (guint d = 1; d < ORTRAIN_IMAGE_RANK; d++)
+    if (!ortrain_checked_mul_i64 (n, dims[d], &n))
+      return FALSE;
+  return n <= G_MAXINT32;
+}
+
+/* Places of greatest elements as bytes follow from the window alone; indices count elements in ONNX's order. */
+static gboolean
+find_images_of_pool (const OrtrainNode *node, guint32 *inputs, guint32 *outputs)
+{
+  const OrtrainValue *second = ortrain_node_output (node, 1);
+  *inputs = 1;
+  *outputs = second != NULL ? 3 : 1;
+  return is_small_image (ortrain_node_input (node, 0)) && (second == NULL || second->dtype == ORTRAIN_DTYPE_UINT8);
+}
+
+static gboolean
+find_images_of_max_pool_grad (const OrtrainNode *node, guint32 *inputs, guint32 *outputs)
+{
+  *inputs = 3;
+  *outputs = 1;
+  return is_small_image (ortrain_node_output (node, 0)) && ortrain_node_input (node, 1)->dtype == ORTRAIN_DTYPE_UINT8;
+}
+
+static gboolean
+find_images_of_average_pool_grad (const OrtrainNode *node, guint32 *inputs, guint32 *outputs)
+{
+  *inputs = *outputs = 1;
+  return is_small_image (ortrain_node_output (node, 0));
+}
+
+/* [height, width] → [height, width, 1]; the same twice */
+static void
+append (OrtrainAttributes *attributes, const char *name, gint64 value)
+{
+  gsize n;
+  const gint64 *old = ortrain_attributes_get_ints (attributes, name, &n);
+  if (old == NULL)
+    return;
+  const gint64 two[] = { old[0], old[1], value },
+               four[] = { old[0], old[1], value, n == 4 ? old[2] : 0, n == 4 ? old[3] : 0, value };
+  ortrain_attributes_set_ints (attributes, name, n == 4 ? four : two, n == 4 ? 6 : 3);
+}
+
+/* x, or its gradient, is [batch, 1, height, width, channels], with a window [height, width, 1]. large: that value; shape: the
+ * input with its shape, 0: none */
+static gboolean
+put_window_last (OrtrainNode *node, const OrtrainValue *large, guint n_inputs, guint shape, GError **error)
+{
+  gint64 dims[ORTRAIN_IMAGE_RANK], of_large[ORTRAIN_IMAGE_RANK];
+  ortrain_value_get_static_dims (large, of_large);
+  const gint64 whole[] = { of_large[1], of_large[2] };
+  if (!ortrain_attributes_has (node->attributes, "kernel_shape"))
+    ortrain_attributes_set_ints (node->attributes, "kernel_shape", whole, 2);
+  append (node->attributes, "kernel_shape", 1);
+  append (node->attributes, "strides", 1);
+  append (node->attributes, "dilations", 1);
+  append (node->attributes, "pads", 0);
+  if (shape != 0)
+    ortrain_node_set_input (
+        node, shape,
+        ortrain_graph_const_ints (node->graph, (gint64[]){ of_large[0], 1, of_large[1], of_large[2], of_large[3] }, 5));
+  for (guint i = 0; i < n_inputs; i++)
+    {
+      ortrain_value_get_static_dims (ortrain_node_input (node, i), dims);
+      const gint64 volume[] = { dims[0], 1, dims[1], dims[2], dims[3] };
+      if (!ortrain_channels_last_view_input (node, i, volume, 5, error))
+        return FALSE;
+    }
+  for (guint k = 0; k < node->outputs->len; k++)
+    {
+      if (ortrain_node_output (node, k) == NULL)
+        continue;
+      ortrain_value_get_static_dims (ortrain_node_output (node, k), dims);
+      const gint64 volume[] = { dims[0], 1, dims[1], dims[2], dims[3] };
+      if (!ortrain_channels_last_view_output (node, k, volume, 5, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+static gboolean
+put_pool_last (OrtrainNode *node, GError **error)
+{
+  return put_window_last (node, ortrain_node_input (node, 0), 1, 0, error);
+}
+
+static gboolean
+put_global_average_pool_last (OrtrainNode *node, GError **error)
+{
+  ortrain_channels_last_set_row (node, "", "AveragePool");
+  return put_pool_last (node, error);
+}
+
+static gboolean
+put_max_pool_grad_last (OrtrainNode *node, GError **error)
+{
+  return put_window_last (node, ortrain_node_output (node, 0), 2, 2, error);
+}
+
+static gboolean
+put_average_pool_grad_last (OrtrainNode *node, GError **error)
+{
+  return put_window_last (node, ortrain_node_output (node, 0), 1, 1, error);
+}
+
+#define LAST(find, put) .find_images = find_images_of_##find, .put_channels_last = put_##put##_last
 #define BYTES (ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT8) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_UINT8))
 #define ROW(name_, domain_, since_, in_min, in_max, out_max, types, ...)                                               \
   {                                                                                                                    \
@@ -336,17 +453,20 @@ infer_max_unpool_grad (OrtrainInferContext *ctx, GError **error)
 
 static const OrtrainOpDef rows[] = {
   ROW ("MaxPool", "", 7, 1, 1, 2, ORTRAIN_DTYPES_FLOAT | BYTES, .infer = infer_max_pool, .gradient = gradient_max_pool,
-       .channels = ORTRAIN_CHANNELS_ALIGNED, .mixed = ORTRAIN_MIXED_FOLLOW),
+       LAST (pool, pool), .channels = ORTRAIN_CHANNELS_ALIGNED, .mixed = ORTRAIN_MIXED_FOLLOW),
   ROW ("MaxPoolTrain", ORTRAIN_DOMAIN, 1, 1, 1, 2, ORTRAIN_DTYPES_FLOAT, .infer = infer_max_pool_train,
-       .expand = ortrain_body_max_pool_train),
+       LAST (pool, pool), .expand = ortrain_body_max_pool_train),
   ROW ("MaxPoolGrad", ORTRAIN_DOMAIN, 1, 3, 3, 1, ORTRAIN_DTYPES_FLOAT, .shape_inputs = 1 << 2, .no_grad_inputs = 6,
-       .types = ".*l", .infer = infer_max_pool_grad, .expand = ortrain_body_max_pool_grad),
+       LAST (max_pool_grad, max_pool_grad), .types = ".*l", .infer = infer_max_pool_grad,
+       .expand = ortrain_body_max_pool_grad),
   ROW ("AveragePool", "", 7, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, .infer = infer_max_pool, .gradient = gradient_average_pool,
-       .channels = ORTRAIN_CHANNELS_ALIGNED, .mixed = ORTRAIN_MIXED_FOLLOW),
+       LAST (pool, pool), .channels = ORTRAIN_CHANNELS_ALIGNED, .mixed = ORTRAIN_MIXED_FOLLOW),
   ROW ("GlobalAveragePool", "", 7, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, .infer = infer_global,
-       .gradient = gradient_average_pool, .channels = ORTRAIN_CHANNELS_ALIGNED, .mixed = ORTRAIN_MIXED_FOLLOW),
+       LAST (pool, global_average_pool), .gradient = gradient_average_pool, .channels = ORTRAIN_CHANNELS_ALIGNED,
+       .mixed = ORTRAIN_MIXED_FOLLOW),
   ROW ("AveragePoolGrad", ORTRAIN_DOMAIN, 1, 2, 2, 1, ORTRAIN_DTYPES_FLOAT, .shape_inputs = 1 << 1, .no_grad_inputs = 2,
-       .types = ".l", .infer = infer_average_pool_grad, .expand = ortrain_body_average_pool_grad),
+       LAST (average_pool_grad, average_pool_grad), .types = ".l", .infer = infer_average_pool_grad,
+       .expand = ortrain_body_average_pool_grad),
   ROW ("GlobalMaxPool", "", 7, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, .infer = infer_global,
        .gradient = gradient_global_max_pool, .channels = ORTRAIN_CHANNELS_ALIGNED, .mixed = ORTRAIN_MIXED_FOLLOW),
   ROW ("GlobalMaxPoolGrad", ORTRAIN_DOMAIN, 1, 2, 2, 1, ORTRAIN_DTYPES_FLOAT, .types = ".0",

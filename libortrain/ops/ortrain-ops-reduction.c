@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-body-private.h"
+#include "ops/ortrain-channels-last-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 #include "ops/ortrain-zero-sums-private.h"
@@ -339,11 +340,54 @@ gradient_cum_prod (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
+/* ---- channels last ---- */
+
+/* The axes that a reduction of an image has, in input 1, as bits; 0: they are not known, or all. */
+static guint32
+read_axes (const OrtrainNode *node)
+{
+  const OrtrainValue *axes = ortrain_node_input (node, 1);
+  guint32 bits = 0;
+  if (axes == NULL || axes->tensor == NULL || axes->dtype != ORTRAIN_DTYPE_INT64)
+    return 0;
+  const gint64 n = ortrain_tensor_get_n_elements (axes->tensor), *values = ortrain_tensor_peek (axes->tensor);
+  for (gint64 i = 0; values != NULL && i < n; i++)
+    if (values[i] >= -ORTRAIN_IMAGE_RANK && values[i] < ORTRAIN_IMAGE_RANK)
+      bits |= 1u << (values[i] < 0 ? values[i] + ORTRAIN_IMAGE_RANK : values[i]);
+  return bits;
+}
+
+/* Where axes disappear, those that are left must keep their order. */
+static gboolean
+find_images_of_reduction (const OrtrainNode *node, guint32 *inputs, guint32 *outputs)
+{
+  const gboolean keeps = ortrain_attributes_get_int (node->attributes, "keepdims", 1) != 0;
+  const guint32 axes = read_axes (node), height_and_width = 1 << 2 | 1 << 3;
+  *inputs = 1;
+  *outputs = keeps ? 1 : 0;
+  return ortrain_value_is_image (ortrain_node_input (node, 0)) && axes != 0 &&
+         (keeps || axes & 1 << 1 || (axes & height_and_width) == height_and_width);
+}
+
+static gboolean
+put_reduction_last (OrtrainNode *node, GError **error)
+{
+  const guint32 axes = read_axes (node);
+  gint64 moved[ORTRAIN_IMAGE_RANK];
+  gsize n = 0;
+  for (gint64 axis = 0; axis < ORTRAIN_IMAGE_RANK; axis++)
+    if (axes >> axis & 1)
+      moved[n++] = ortrain_channels_last_move_axis (axis);
+  ortrain_node_set_input (node, 1, ortrain_graph_const_ints (node->graph, moved, n));
+  return TRUE;
+}
+
 /* clang-format off */
 #define REDUCTION(op, rule, ...)                                                                                            \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,        \
     .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .shape_inputs = 1 << 1, .no_grad_inputs = 1 << 1,           \
- .vector_inputs = 1 << 1, .types = ".l", .infer = infer_reduce, .gradient = rule, .upgrade = upgrade_axes, .channels = ORTRAIN_CHANNELS_REDUCED, __VA_ARGS__ }
+ .vector_inputs = 1 << 1, .types = ".l", .infer = infer_reduce, .gradient = rule, .upgrade = upgrade_axes, .channels = ORTRAIN_CHANNELS_REDUCED, \
+    .find_images = find_images_of_reduction, .put_channels_last = put_reduction_last, __VA_ARGS__ }
 #define ARG(op)                                                                                                        \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,        \
     .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .flags = ORTRAIN_OP_NO_GRADIENT, .infer = infer_arg,             \
@@ -372,6 +416,7 @@ static const OrtrainOpDef ops[] = {
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .scalar_inputs = 2, .shaped_inputs = 4, .types = ".i0", .infer = infer_cumulative, .expand = ortrain_body_cum_prod_grad },
   { .name = "SumTo", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .shape_inputs = 1 << 1, .no_grad_inputs = 1 << 1, .vector_inputs = 2, .types = ".l", .infer = infer_sum_to, .gradient = gradient_sum_to,
+    .find_images = ortrain_channels_last_find_broadcast, .put_channels_last = ortrain_channels_last_put_broadcast,
     .flags = ORTRAIN_OP_VIEW_IF_SAME, .kind = ORTRAIN_OP_KIND_SUM_TO, .zero_sums = ortrain_zero_sums_sum_to, .expand = ortrain_body_sum_to_shape },
   { .name = "ReduceProdGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .shape_inputs = 1 << 2, .no_grad_inputs = 1 << 2, .vector_inputs = 4, .types = ".0l", .infer = infer_prod_grad, .expand = ortrain_body_reduce_prod_grad },

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-checked-private.h"
+#include "ops/ortrain-channels-last-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 #include "ops/ortrain-zero-sums-private.h"
@@ -788,6 +789,8 @@ static const OrtrainOpDef rows[] = {
     .gradient = grad_expand,
     .weight_through = 1,
     .channels = ORTRAIN_CHANNELS_ALIGNED,
+    .find_images = ortrain_channels_last_find_broadcast,
+    .put_channels_last = ortrain_channels_last_put_broadcast,
     .kind = ORTRAIN_OP_KIND_EXPAND },
 };
 

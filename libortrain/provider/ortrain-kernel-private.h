@@ -50,7 +50,10 @@ typedef struct
   guint64 can_accumulate; /* output k: y += … when bit k of call->accumulate is set; it is then over no input */
   double flops;           /* of one run */
   double bytes_moved;     /* read plus written, 0: the sum of the operands' */
-  gpointer constants;     /* prepared constants, handed to run; immutable */
+  /* Of an operator with channels last: the bytes that the same operator in ONNX's order moves and this one does not, because
+   * its kernel copies operands into another layout. Negative: this one moves more. */
+  double spared_bytes;
+  gpointer constants; /* prepared constants, handed to run; immutable */
   GDestroyNotify constants_free;
 } OrtrainKernelSetup;
 

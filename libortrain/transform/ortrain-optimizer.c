@@ -9,8 +9,10 @@
 #include "transform/ortrain-fuse-elementwise-private.h"
 #include "transform/ortrain-fuse-linear-gradients-private.h"
 #include "transform/ortrain-fuse-linear-private.h"
+#include "transform/ortrain-fuse-relu-gradients-private.h"
 #include "transform/ortrain-fuse-residuals-private.h"
 #include "transform/ortrain-pack-linear-private.h"
+#include "transform/ortrain-put-channels-last-private.h"
 #include "transform/ortrain-reuse-outputs-private.h"
 #include "transform/ortrain-specialize-private.h"
 
@@ -117,6 +119,8 @@ static const Pass static_passes[] = {
   { "merge-equal", ortrain_merge_equal_nodes },
   { "recompute-cheap", .run_for = ortrain_recompute_cheap },
   { "absorb-casts", .run_for = ortrain_absorb_casts },
+  { "fuse-relu-gradients", .run_for = ortrain_fuse_relu_gradients },
+  { "put-channels-last", .run_for = ortrain_put_channels_last }, /* before chains hide element-wise operators */
   { "fuse-classifier", .run_for = ortrain_fuse_classifier },
   { "fuse-residuals", .run_for = ortrain_fuse_residuals },
   { "fuse-linear", .run_for = ortrain_fuse_linear },

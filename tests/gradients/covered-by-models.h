@@ -19,4 +19,8 @@ static const char *const of_devices[] = { "Linear",
                                           "PackedLinear",
                                           "PackedLinearInputGrad",
                                           "PackedLinearGrad",
+                                          "BatchNormReluGrad",
+                                          "ConvChannelsLast",
+                                          "ConvChannelsLastGradInput",
+                                          "ConvChannelsLastGradWeight",
                                           NULL };

@@ -12,7 +12,7 @@
 
 /* Bytes of workspace that the first engine needs; each further one needs half of it. */
 static int64_t
-get_workspace (int64_t engine)
+get_least_workspace (int64_t engine)
 {
   const char *text = getenv ("ORTRAIN_FAKE_CUDNN_WORKSPACE");
   return (text != nullptr ? strtoll (text, nullptr, 10) : 4096) >> engine;
@@ -279,6 +279,67 @@ is_convolution (const FakeOperation &operation)
   return !operation.stride.empty () && !is_pool (operation);
 }
 
+/* ---- layouts ---- */
+
+static bool
+is_in_order (const FakeTensor &tensor, bool last)
+{
+  int64_t step = last ? tensor.dims[1] : 1;
+  for (size_t d = tensor.dims.size (); d-- > (last ? 2 : 0); step *= tensor.dims[d])
+    if (tensor.dims[d] > 1 && tensor.strides[d] != step)
+      return false;
+  return !last ||
+         ((tensor.dims[1] == 1 || tensor.strides[1] == 1) && (tensor.dims[0] == 1 || tensor.strides[0] == step));
+}
+
+/* Whether all operands of the graph's convolution lie in one order. */
+static bool
+has_layout (const FakeGraph &graph, bool last)
+{
+  for (const FakeTensor &tensor : graph.tensors)
+    if (!tensor.by_value && !is_in_order (tensor, last))
+      return false;
+  return true;
+}
+
+/* As the library on a GPU with tensor cores: in 16 bits they compute where channels are last. Where they are not, the first engine
+ * copies the images into its workspace, in that layout. */
+static bool
+copies_layout (const FakeGraph &graph, int64_t engine)
+{
+  return engine == 0 && is_convolution (graph.operations[0]) && !has_layout (graph, true) &&
+         (graph.tensors[0].type == CUDNN_DATA_BFLOAT16 || graph.tensors[0].type == CUDNN_DATA_HALF);
+}
+
+static bool
+has_tensor_cores (const FakeGraph &graph, int64_t engine)
+{
+  const bool narrow = graph.tensors[0].type == CUDNN_DATA_BFLOAT16 || graph.tensors[0].type == CUDNN_DATA_HALF;
+  return engine == 2 || (is_convolution (graph.operations[0]) && narrow &&
+                         (has_layout (graph, true) || copies_layout (graph, engine)));
+}
+
+static int64_t
+get_workspace (const FakeGraph &graph, int64_t engine)
+{
+  int64_t bytes = get_least_workspace (engine);
+  for (size_t i = 0; i < graph.tensors.size () && copies_layout (graph, engine); i++)
+    {
+      int64_t n = graph.tensors[i].is_virtual ? 0 : 2;
+      for (int64_t dim : graph.tensors[i].dims)
+        n *= dim;
+      bytes += n;
+    }
+  return bytes;
+}
+
+static FakeGraph
+read_graph (const Descriptor *graph)
+{
+  std::map<int64_t, int> numbers;
+  return read_graph (graph, &numbers);
+}
+
 /* NULL: none. */
 static const char *
 find_fault_of_pool (const FakeGraph &graph, const FakeOperation &operation)
@@ -367,7 +428,7 @@ check_graph (const Descriptor *descriptor)
 }
 
 /* As the library: attention in 16 bits only, and of heads whose size is a multiple of 8; operands and results of a
- * convolution, and of a pool, in one type; of pools, no gradient of greatest numbers without x and y. Other than the library,
+ * convolution, and of a pool, in one type, and of a convolution in one layout; of pools, no gradient of greatest numbers without x and y. Other than the library,
  * no pads of convolutions that differ before and behind. */
 static bool
 is_supported (const Descriptor *descriptor)
@@ -389,6 +450,8 @@ is_supported (const Descriptor *descriptor)
       const FakeTensor &result =
           graph.tensors[(size_t) operation.operands[product || is_convolution (operation) ? 2 : 0]];
       if (is_convolution (operation) && !result.is_virtual && result.type != a.type)
+        return false;
+      if (is_convolution (operation) && !has_layout (graph, false) && !has_layout (graph, true))
         return false;
       if (is_convolution (operation) && result.is_virtual &&
           operation.type != CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
@@ -583,7 +646,7 @@ is_compiled (const Descriptor *graph)
   return false;
 }
 
-/* Three engines; the last one counts as one of tensor cores. Those of a fallback are the same. */
+/* Three engines; the last one counts as one of tensor cores, in 16 bits others do too. Those of a fallback are the same. */
 static cudnnStatus_t
 give_results (const Descriptor *self, int64_t n_wanted, int64_t *n, void *elements)
 {
@@ -613,7 +676,8 @@ cudnnBackendGetAttribute (cudnnBackendDescriptor_t const descriptor, cudnnBacken
   if (self->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR && name == CUDNN_ATTR_ENGINEHEUR_RESULTS)
     return give_results (self, n_wanted, n, elements);
   if (self->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && name == CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE)
-    return give_int (get_workspace (self->engine), n_wanted, n, elements);
+    return give_int (get_workspace (read_graph (self->child (CUDNN_ATTR_ENGINE_OPERATION_GRAPH)), self->engine),
+                     n_wanted, n, elements);
   if (self->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && name == CUDNN_ATTR_ENGINECFG_ENGINE)
     {
       Descriptor *engine = *(Descriptor **) elements;
@@ -639,8 +703,8 @@ cudnnBackendGetAttribute (cudnnBackendDescriptor_t const descriptor, cudnnBacken
     }
   if (self->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE)
     {
-      *n = self->engine < 2 ? 0 : 1;
-      if (self->engine == 2 && n_wanted > 0)
+      *n = has_tensor_cores (read_graph (self->child (CUDNN_ATTR_ENGINE_OPERATION_GRAPH)), self->engine) ? 1 : 0;
+      if (*n == 1 && n_wanted > 0)
         *(cudnnBackendNumericalNote_t *) elements = CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
       return CUDNN_STATUS_SUCCESS;
     }
@@ -668,7 +732,7 @@ cudnnBackendGetAttribute (cudnnBackendDescriptor_t const descriptor, cudnnBacken
       return CUDNN_STATUS_SUCCESS;
     }
   if (self->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)
-    return give_int (get_workspace (self->plan->engine), n_wanted, n, elements);
+    return give_int (get_workspace (self->plan->graph, self->plan->engine), n_wanted, n, elements);
   return fail (CUDNN_STATUS_BAD_PARAM, "attribute " + std::to_string (name) + " cannot be read");
 }
 
@@ -809,7 +873,11 @@ cudnnBackendExecute (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnB
     if (given[i] == graph.tensors[i].is_virtual)
       return fail (CUDNN_STATUS_BAD_PARAM, "a tensor has no address");
   graph.workspace = places->get<void *> (CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-  graph.workspace_bytes = (size_t) get_workspace (self->plan->engine);
+  graph.workspace_bytes = (size_t) get_workspace (graph, self->plan->engine);
+  if (is_convolution (graph.operations[0]))
+    ortrain_fake_cuda_count (has_layout (graph, true)                    ? "dnn-channels-last"
+                             : copies_layout (graph, self->plan->engine) ? "dnn-layout-copies"
+                                                                         : "dnn-channels-second");
   if (graph.workspace == nullptr)
     return fail (CUDNN_STATUS_BAD_PARAM, "there is no workspace");
   FakeGraph *kept = keep (self->plan.get (), std::move (graph));

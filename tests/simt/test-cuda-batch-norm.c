@@ -2,6 +2,8 @@
 #include "ops/batch-norm-again.h"
 #include "simt/cuda-kernel-check.h"
 
+#include <math.h>
+
 #define OURS "org.ortrain"
 
 static const OrtrainGradientCase cases[] = {
@@ -56,11 +58,98 @@ test_again (void)
   check_batch_norms_again (cuda, ORTRAIN_DTYPE_FLOAT16, ORTRAIN_DTYPE_FLOAT32);
 }
 
+/* ---- with Relu behind it ---- */
+
+typedef struct
+{
+  gint64 dims[4];
+  guint rank;
+} Shape;
+
+static OrtrainTensor *
+make_positive (gint64 n, guint seed)
+{
+  OrtrainTensor *tensor = kernel_random (ORTRAIN_DTYPE_FLOAT32, &n, 1, 1, seed);
+  float *numbers = ortrain_tensor_peek_writable (tensor);
+  for (gint64 i = 0; i < n; i++)
+    numbers[i] = fabsf (numbers[i]) + 0.5f;
+  return tensor;
+}
+
+/* The gradient through Relu beside that of Relu and that of the normalization, node by node: the same bits, as what Relu's
+ * gradient writes is zero, or what it reads. */
+static void
+compare_relu (OrtrainProvider *cuda, const Shape *shape, OrtrainDType dtype)
+{
+  const gint64 channels = shape->dims[1], n_inner = shape->rank == 4 ? shape->dims[2] * shape->dims[3] : 1;
+  g_autoptr (OrtrainTensor) dy = kernel_random (dtype, shape->dims, shape->rank, 1, 1),
+                            x = kernel_random (dtype, shape->dims, shape->rank, 1, 2),
+                            scale = make_positive (channels, 3), inverse = make_positive (channels, 4),
+                            mean = kernel_random (ORTRAIN_DTYPE_FLOAT32, &channels, 1, 1, 5),
+                            bias = kernel_random (ORTRAIN_DTYPE_FLOAT32, &channels, 1, 1, 6);
+  g_autoptr (OrtrainTensor) y = ortrain_tensor_cast (x, ORTRAIN_DTYPE_FLOAT32, NULL);
+  const float *m = ortrain_tensor_peek (mean), *s = ortrain_tensor_peek (scale), *r = ortrain_tensor_peek (inverse),
+              *b = ortrain_tensor_peek (bias);
+  float *numbers = ortrain_tensor_peek_writable (y);
+  guint n_positive = 0;
+  for (gint64 i = 0; i < ortrain_tensor_get_n_elements (y); i++)
+    {
+      const gint64 c = i / n_inner % channels;
+      const float factor = r[c] * s[c], scaled = (numbers[i] - m[c]) * factor;
+      numbers[i] = scaled + b[c];
+      n_positive += numbers[i] > 0;
+    }
+  g_assert_cmpuint (n_positive, >, 0);
+  g_autoptr (OrtrainTensor) narrow = ortrain_tensor_cast (y, dtype, NULL);
+  KernelRun relu, runs[2];
+  kernel_run_init (&relu, "org.ortrain", "ReluGrad");
+  kernel_run_add_input (&relu, g_object_ref (dy));
+  kernel_run_add_input (&relu, g_object_ref (narrow));
+  kernel_run_add_output (&relu, dtype, shape->dims, shape->rank);
+  relu.provider = cuda;
+  kernel_run (&relu);
+  for (guint fused = 0; fused < 2; fused++)
+    {
+      kernel_run_init (&runs[fused], "org.ortrain", fused ? "BatchNormReluGrad" : "BatchNormGrad");
+      runs[fused].provider = cuda;
+      OrtrainTensor *inputs[] = { fused ? dy : relu.outputs[0], x, scale, mean, inverse, bias };
+      for (guint i = 0; i < 5 + fused; i++)
+        kernel_run_add_input (&runs[fused], g_object_ref (inputs[i]));
+      kernel_run_add_output (&runs[fused], dtype, shape->dims, shape->rank);
+      for (guint k = 0; k < 2; k++)
+        kernel_run_add_output (&runs[fused], ORTRAIN_DTYPE_FLOAT32, &channels, 1);
+      kernel_run (&runs[fused]);
+    }
+  for (guint k = 0; k < 3; k++)
+    g_assert_cmpmem (ortrain_tensor_peek (runs[0].outputs[k]), ortrain_tensor_get_n_bytes (runs[0].outputs[k]),
+                     ortrain_tensor_peek (runs[1].outputs[k]), ortrain_tensor_get_n_bytes (runs[1].outputs[k]));
+  kernel_run_clear (&relu);
+  kernel_run_clear (&runs[0]);
+  kernel_run_clear (&runs[1]);
+}
+
+static void
+test_relu (void)
+{
+  static const Shape shapes[] = {
+    { { 600, 64 }, 2 }, { { 300, 24 }, 2 }, { { 70, 37 }, 2 }, { { 3, 4, 8, 8 }, 4 }, { { 3, 5, 7, 3 }, 4 },
+  };
+  static const OrtrainDType dtypes[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
+  g_autoptr (GError) error = NULL;
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (OrtrainProvider) cuda = ortrain_provider_open ("cuda", &options, &error);
+  g_assert_no_error (error);
+  for (guint i = 0; i < G_N_ELEMENTS (shapes); i++)
+    for (guint d = 0; d < G_N_ELEMENTS (dtypes); d++)
+      compare_relu (cuda, &shapes[i], dtypes[d]);
+}
+
 int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda-batch-norm/kernels", test_batch_norm);
   g_test_add_func ("/cuda-batch-norm/again", test_again);
+  g_test_add_func ("/cuda-batch-norm/relu", test_relu);
   return g_test_run ();
 }

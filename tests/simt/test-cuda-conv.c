@@ -201,6 +201,129 @@ test_narrow_weights (void)
       }
 }
 
+/* ---- channels last ---- */
+
+/* x [n, c, h, w] as [n, h, w, c]; back: the other way */
+static OrtrainTensor *
+turn (OrtrainTensor *x, gboolean back)
+{
+  static const guint orders[2][4] = { { 0, 2, 3, 1 }, { 0, 3, 1, 2 } };
+  const gint64 *dims = ortrain_tensor_peek_dims (x);
+  const gsize size = ortrain_dtype_get_size (ortrain_tensor_get_dtype (x));
+  gint64 turned[4], at[4];
+  for (guint d = 0; d < 4; d++)
+    turned[d] = dims[orders[back][d]];
+  OrtrainTensor *y = ortrain_tensor_new (ortrain_tensor_get_dtype (x), turned, 4, NULL);
+  const guint8 *from = ortrain_tensor_peek (x);
+  guint8 *to = ortrain_tensor_peek_writable (y);
+  for (gint64 i = 0; i < ortrain_tensor_get_n_elements (x); i++, from += size)
+    {
+      gint64 rest = i, place = 0;
+      for (guint d = 4; d-- > 0; rest /= dims[d])
+        at[d] = rest % dims[d];
+      for (guint d = 0; d < 4; d++)
+        place = place * turned[d] + at[orders[back][d]];
+      memcpy (to + place * size, from, size);
+    }
+  return y;
+}
+
+typedef struct
+{
+  gint64 x[4], y[4], w[4], stride, pad, group;
+  gboolean has_bias;
+} LastShape;
+
+static const LastShape last_shapes[] = {
+  { { 2, 4, 5, 6 }, { 2, 8, 5, 6 }, { 8, 4, 3, 3 }, 1, 1, 1, TRUE },
+  { { 2, 6, 5, 6 }, { 2, 4, 3, 3 }, { 4, 6, 1, 1 }, 2, 0, 1, FALSE },
+  { { 1, 4, 7, 5 }, { 1, 4, 4, 3 }, { 4, 1, 3, 3 }, 2, 1, 4, TRUE },
+  { { 1, 6, 4, 4 }, { 1, 4, 4, 4 }, { 4, 3, 3, 3 }, 1, 1, 2, FALSE },
+};
+
+/* kind 0: Conv, 1 and 2: its gradients. Operands of both layouts are the same numbers. */
+static void
+init_layout (KernelRun *run, const LastShape *s, guint kind, gboolean last, OrtrainDType dtype, OrtrainDType result)
+{
+  static const char *const names[3][2] = { { "Conv", "ConvChannelsLast" },
+                                           { "ConvGradInput", "ConvChannelsLastGradInput" },
+                                           { "ConvGradWeight", "ConvChannelsLastGradWeight" } };
+  static const guint order[] = { 0, 2, 3, 1 };
+  const gint64 *results[] = { s->y, s->x, s->w }, *firsts[] = { s->x, s->y, s->y }, *seconds[] = { s->w, s->w, s->x };
+  const gint64 strides[] = { s->stride, s->stride }, pads[] = { s->pad, s->pad, s->pad, s->pad };
+  gint64 dims[4];
+  kernel_run_init (run, kind == 0 && !last ? "" : "org.ortrain", names[kind][last]);
+  ortrain_attributes_set_ints (run->attributes, "strides", strides, 2);
+  ortrain_attributes_set_ints (run->attributes, "pads", pads, 4);
+  ortrain_attributes_set_int (run->attributes, "group", s->group);
+  for (guint d = 0; d < 4; d++)
+    dims[d] = results[kind][last && kind < 2 ? order[d] : d];
+  g_autoptr (OrtrainTensor) first = kernel_random (dtype, firsts[kind], 4, 1, 1),
+                            second = kernel_random (dtype, seconds[kind], 4, 1, 2);
+  kernel_run_add_input (run, last ? turn (first, FALSE) : g_object_ref (first));
+  kernel_run_add_input (run, last && kind == 2 ? turn (second, FALSE) : g_object_ref (second));
+  if (kind > 0)
+    kernel_run_add_input (run, make_shape (dims));
+  else if (s->has_bias)
+    kernel_run_add_input (run, kernel_random (dtype, s->w, 1, 1, 3));
+  kernel_run_add_output (run, result, dims, 4);
+}
+
+static void
+compare_layouts (OrtrainProvider *cuda, const LastShape *s, guint kind, OrtrainDType dtype, OrtrainDType result,
+                 gboolean accumulates)
+{
+  KernelRun runs[2];
+  for (guint last = 0; last < 2; last++)
+    {
+      init_layout (&runs[last], s, kind, last, dtype, result);
+      runs[last].provider = cuda;
+      runs[last].accumulates = accumulates;
+      float *numbers = ortrain_tensor_peek_writable (runs[last].outputs[0]);
+      for (gint64 i = 0; accumulates && i < ortrain_tensor_get_n_elements (runs[last].outputs[0]); i++)
+        numbers[i] = (float) i;
+      kernel_run (&runs[last]);
+    }
+  g_autoptr (OrtrainTensor) found = kind < 2 ? turn (runs[1].outputs[0], TRUE) : g_object_ref (runs[1].outputs[0]);
+  g_assert_cmpmem (ortrain_tensor_peek (found), ortrain_tensor_get_n_bytes (found),
+                   ortrain_tensor_peek (runs[0].outputs[0]), ortrain_tensor_get_n_bytes (runs[0].outputs[0]));
+  for (guint last = 0; last < 2; last++)
+    kernel_run_clear (&runs[last]);
+}
+
+/* The same bits in both layouts: by the library, and by the plain kernels, of float64 and where all engines are refused. */
+static void
+test_channels_last (void)
+{
+  static const OrtrainDType dtypes[] = { ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16, ORTRAIN_DTYPE_FLOAT32,
+                                         ORTRAIN_DTYPE_FLOAT64 };
+  g_autoptr (GError) error = NULL;
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (OrtrainProvider) cuda = ortrain_provider_open ("cuda", &options, &error);
+  g_assert_no_error (error);
+  for (guint refused = 0; refused < 2; refused++)
+    {
+      for (guint i = 0; i < G_N_ELEMENTS (last_shapes); i++)
+        for (guint d = 0; d < G_N_ELEMENTS (dtypes); d++)
+          for (guint kind = 0; kind < 3; kind++)
+            {
+              LastShape shape = last_shapes[i];
+              shape.x[0] = shape.y[0] += refused; /* plans live as long as the process */
+              const guint64 before = ortrain_fake_cuda_count_launches ("dnn-channels-last");
+              if (refused)
+                g_setenv ("ORTRAIN_FAKE_CUDNN_REFUSE", "3", TRUE);
+              compare_layouts (cuda, &shape, kind, dtypes[d], dtypes[d], FALSE);
+              if (kind == 2 && ortrain_dtype_get_size (dtypes[d]) == 2)
+                for (guint accumulates = 0; accumulates < 2; accumulates++)
+                  compare_layouts (cuda, &shape, kind, dtypes[d], ORTRAIN_DTYPE_FLOAT32, accumulates);
+              g_unsetenv ("ORTRAIN_FAKE_CUDNN_REFUSE");
+              if (ortrain_fake_cuda_is_in_use ())
+                g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn-channels-last") > before, ==,
+                                  !refused && dtypes[d] != ORTRAIN_DTYPE_FLOAT64);
+            }
+    }
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -209,5 +332,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/cuda-conv/library", test_library);
   g_test_add_func ("/cuda-conv/float64", test_float64);
   g_test_add_func ("/cuda-conv/narrow-weights", test_narrow_weights);
+  g_test_add_func ("/cuda-conv/channels-last", test_channels_last);
   return g_test_run ();
 }

@@ -89,6 +89,9 @@ static const LibraryCase library_cases[] = {
   { { "AveragePool", "f[1,4,7]", "kernel_shape=[2] dilations=[2]" }, FALSE, TRUE },
   { { "AveragePool", "f[1,2,4]", "kernel_shape=[2] pads=[2,0]" }, FALSE, TRUE }, /* a window without an element */
   { { "GlobalAveragePool", "f[2,4,4,2]" }, FALSE, TRUE },
+  /* images with channels last */
+  { { "AveragePool", "f[2,1,5,4,6]", "kernel_shape=[2,3,1] strides=[2,1,1] pads=[1,1,0,0,1,0]" } },
+  { { "MaxPool", "f[2,1,5,4,6]", "kernel_shape=[3,2,1] strides=[2,2,1] pads=[1,0,0,1,0,0]" }, TRUE },
 };
 
 /* What cuDNN can compute goes there, where operands have one type, and means the same. */

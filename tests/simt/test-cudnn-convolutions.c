@@ -109,6 +109,115 @@ test_resnet (gconstpointer name)
   g_assert_cmpuint (most, <, 1 << 30);
 }
 
+/* ---- channels last ---- */
+
+/* Workspace that the provider's graph of a layer needs in a layout, and whether its first engine uses tensor cores. */
+static gsize
+ask (const OrtrainCudaConv *conv, guint kind, gboolean last, const OrtrainDnnTarget *target, gboolean *has_cores)
+{
+  g_autoptr (GError) refusal = NULL;
+  OrtrainCudaConv own = *conv;
+  OrtrainCudaConvPlan plan;
+  own.channels_last = last;
+  ortrain_cuda_conv_plan (&own, kinds[kind], FALSE, target, &plan, &refusal);
+  g_assert_no_error (refusal);
+  g_assert_nonnull (plan.plan);
+  *has_cores = (ortrain_dnn_plan_get_notes (plan.plan, 0) & 1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE) != 0;
+  return ortrain_dnn_plan_get_workspace_bytes (plan.plan);
+}
+
+/* All layers of ResNet-50 use tensor cores with next to no workspace. Only the first one, which has three channels, is padded to
+ * eight; it needs less than in ONNX's order all the same. Its gradient of x is needed by nobody. */
+static void
+test_channels_last (gconstpointer name)
+{
+  OrtrainCudaProvider provider = { 0 };
+  if (!cudnn_library_open ())
+    return;
+  g_autofree char *json = cudnn_library_read_device (name);
+  const OrtrainDnnTarget target = make_target (&provider, json);
+  for (gint64 n = 64; n <= 256; n *= 4)
+    {
+      gsize all[2] = { 0 }, most = 0;
+      for (guint i = 0; i < G_N_ELEMENTS (layers); i++)
+        for (guint kind = 0; kind < G_N_ELEMENTS (kinds); kind++)
+          {
+            gboolean has_cores;
+            if (i == 0 && kind == 1)
+              continue;
+            const OrtrainCudaConv conv = make_conv (&layers[i], n, kind);
+            const gsize last = ask (&conv, kind, TRUE, &target, &has_cores);
+            g_assert_true (has_cores);
+            all[1] += last;
+            all[0] += ask (&conv, kind, FALSE, &target, &has_cores);
+            if (i > 0)
+              most = MAX (most, last);
+            else
+              g_assert_cmpuint (last, <, (gsize) n << 20);
+          }
+      g_test_message ("%s, %d images: workspaces of all convolutions together %.1f MiB, in ONNX's order %.1f MiB; the "
+                      "largest behind the first layer %.2f MiB",
+                      (const char *) name, (int) n, (double) all[1] / 1048576, (double) all[0] / 1048576,
+                      (double) most / 1048576);
+      g_assert_cmpuint (most, <=, 12 << 20);
+      g_assert_cmpuint (all[1] * 10, <, all[0]);
+    }
+}
+
+/* In float32 without TF32 no engine copies operands: nothing is gained. With TF32 it is as in 16 bits. */
+static void
+test_channels_last_float32 (void)
+{
+  OrtrainCudaProvider provider = { 0 };
+  if (!cudnn_library_open ())
+    return;
+  g_autofree char *json = cudnn_library_read_device ("h200");
+  OrtrainDnnTarget target = make_target (&provider, json);
+  gsize all[2][2] = { { 0 } };
+  for (guint tf32 = 0; tf32 < 2; tf32++)
+    for (guint i = 1; i < G_N_ELEMENTS (layers); i++)
+      for (guint kind = 0; kind < G_N_ELEMENTS (kinds); kind++)
+        {
+          gboolean has_cores;
+          OrtrainCudaConv conv = make_conv (&layers[i], 64, kind);
+          conv.large_dtype = conv.small_dtype = conv.weight_dtype = ORTRAIN_DTYPE_FLOAT32;
+          target.allow_tf32 = tf32;
+          for (guint last = 0; last < 2; last++)
+            {
+              all[tf32][last] += ask (&conv, kind, last, &target, &has_cores);
+              g_assert_true (has_cores || !tf32 || !last);
+            }
+        }
+  g_test_message ("workspaces of all in float32: %.1f MiB, channels last %.1f; with TF32: %.1f, channels last %.1f",
+                  (double) all[0][0] / 1048576, (double) all[0][1] / 1048576, (double) all[1][0] / 1048576,
+                  (double) all[1][1] / 1048576);
+  g_assert_cmpuint (all[1][1] * 10, <, all[1][0]);
+}
+
+/* A filter for each channel: both layouts are computed where they are. */
+static void
+test_depthwise (void)
+{
+  OrtrainCudaProvider provider = { 0 };
+  if (!cudnn_library_open ())
+    return;
+  g_autofree char *json = cudnn_library_read_device ("h200");
+  const OrtrainDnnTarget target = make_target (&provider, json);
+  static const Layer of_mobilenet[] = { { 32, 32, 3, 1, 1, 112 }, { 96, 96, 3, 2, 1, 112 }, { 960, 960, 3, 1, 1, 7 } };
+  for (guint i = 0; i < G_N_ELEMENTS (of_mobilenet); i++)
+    for (guint kind = 0; kind < G_N_ELEMENTS (kinds); kind++)
+      {
+        OrtrainCudaConv conv = make_conv (&of_mobilenet[i], 64, kind);
+        gboolean has_cores;
+        conv.n_groups = conv.large_channels;
+        conv.large_channels = conv.small_channels = 1;
+        const gsize last = ask (&conv, kind, TRUE, &target, &has_cores);
+        g_test_message ("%d channels, %s: %.2f MiB, in ONNX's order %.2f", (int) conv.n_groups, kind_names[kind],
+                        (double) last / 1048576, (double) ask (&conv, kind, FALSE, &target, &has_cores) / 1048576);
+        g_assert_cmpuint (last, <=, 64 << 20);
+      }
+}
+
 /* In float16 sums over many pixels may exceed what it has: they are float32, as the result is. */
 static void
 test_float16 (void)
@@ -175,6 +284,10 @@ main (int argc, char *argv[])
   g_test_init (&argc, &argv, NULL);
   g_test_add_data_func ("/cudnn-convolutions/resnet-50/h200", "h200", test_resnet);
   g_test_add_data_func ("/cudnn-convolutions/resnet-50/h100", "h100", test_resnet);
+  g_test_add_data_func ("/cudnn-convolutions/channels-last/h200", "h200", test_channels_last);
+  g_test_add_data_func ("/cudnn-convolutions/channels-last/h100", "h100", test_channels_last);
+  g_test_add_func ("/cudnn-convolutions/channels-last/float32", test_channels_last_float32);
+  g_test_add_func ("/cudnn-convolutions/channels-last/depthwise", test_depthwise);
   g_test_add_func ("/cudnn-convolutions/float16", test_float16);
   g_test_add_func ("/cudnn-convolutions/float32", test_float32);
   g_test_add_func ("/cudnn-convolutions/limits", test_limits);
