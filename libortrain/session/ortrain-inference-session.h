@@ -6,8 +6,8 @@
 #include "memory/ortrain-arena-statistics.h"
 #include "memory/ortrain-memory-plan.h"
 #include "model/ortrain-model.h"
+#include "options/ortrain-session-options.h"
 #include "session/ortrain-io-binding.h"
-#include "session/ortrain-session-options.h"
 #include "tensor/ortrain-tensor-dict.h"
 
 G_BEGIN_DECLS

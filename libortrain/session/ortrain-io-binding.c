@@ -3,7 +3,7 @@
 
 #include "core/ortrain-errors.h"
 #include "core/ortrain-text-private.h"
-#include "session/ortrain-bound-outputs-private.h"
+#include "runtime/ortrain-bound-outputs-private.h"
 
 /**
  * OrtrainIoBinding:

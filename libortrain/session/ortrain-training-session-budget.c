@@ -3,7 +3,7 @@
 #include "session/ortrain-training-session-private.h"
 
 #include "core/ortrain-bytes.h"
-#include "session/ortrain-update-graph-private.h"
+#include "training-graph/ortrain-update-graph-private.h"
 
 #define MAX_PROBES 5 /* searches for a smaller batch, each as long as the one that has failed */
 

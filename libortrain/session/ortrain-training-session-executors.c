@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "memory/ortrain-recompute-private.h"
 #include "model/ortrain-model-private.h"
-#include "session/ortrain-padding-rows-private.h"
-#include "session/ortrain-stop-gradient-private.h"
 #include "session/ortrain-training-session-private.h"
 #include "session/ortrain-training-session-signals-private.h"
-#include "session/ortrain-update-graph-private.h"
+#include "training-graph/ortrain-padding-rows-private.h"
+#include "training-graph/ortrain-stop-gradient-private.h"
+#include "training-graph/ortrain-update-graph-private.h"
 
 #include <string.h>
 

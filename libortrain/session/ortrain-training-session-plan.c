@@ -4,7 +4,7 @@
 #include "core/ortrain-bytes.h"
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-text-private.h"
-#include "session/ortrain-feeds-private.h"
+#include "runtime/ortrain-feeds-private.h"
 
 /* Plans of training steps that do not run. */
 

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "core/ortrain-worker-private.h"
-#include "session/ortrain-executor-private.h"
-#include "session/ortrain-parameter-store-private.h"
+#include "runtime/ortrain-executor-private.h"
+#include "runtime/ortrain-parameter-store-private.h"
+#include "runtime/ortrain-step-results-private.h"
 #include "session/ortrain-session-lock-private.h"
 #include "session/ortrain-signal-queue-private.h"
-#include "session/ortrain-step-results-private.h"
-#include "session/ortrain-training-graph-private.h"
 #include "session/ortrain-training-session.h"
+#include "training-graph/ortrain-training-graph-private.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
-#include "session/ortrain-non-finite-private.h"
+#include "runtime/ortrain-non-finite-private.h"
 #include "session/ortrain-training-session-private.h"
 #include "session/ortrain-training-session-signals-private.h"
 

@@ -3,12 +3,12 @@
 
 #include "model/ortrain-model-private.h"
 #include "optim/ortrain-adamw.h"
-#include "session/ortrain-blocked-outputs-private.h"
-#include "session/ortrain-padding-rows-private.h"
-#include "session/ortrain-precision-private.h"
-#include "session/ortrain-stop-gradient-private.h"
 #include "session/ortrain-training-session-signals-private.h"
-#include "session/ortrain-update-graph-private.h"
+#include "training-graph/ortrain-blocked-outputs-private.h"
+#include "training-graph/ortrain-padding-rows-private.h"
+#include "training-graph/ortrain-precision-private.h"
+#include "training-graph/ortrain-stop-gradient-private.h"
+#include "training-graph/ortrain-update-graph-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "memory/ortrain-memory-plan.h"
 #include "memory/ortrain-memory-report.h"
 #include "model/ortrain-model.h"
-#include "session/ortrain-training-options.h"
+#include "options/ortrain-training-options.h"
 #include "tensor/ortrain-tensor-dict.h"
 
 G_BEGIN_DECLS

@@ -3,7 +3,7 @@
 
 #include "checkpoint/ortrain-checkpoint-private.h"
 #include "core/ortrain-text-private.h"
-#include "session/ortrain-parameter-store-private.h"
+#include "runtime/ortrain-parameter-store-private.h"
 #include "trainer/ortrain-training-history-private.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "../session/training-graph.h"
 
 #include "memory/ortrain-memory-plan-private.h"
-#include "session/ortrain-update-graph-private.h"
+#include "training-graph/ortrain-update-graph-private.h"
 
 #include <json-glib/json-glib.h>
 

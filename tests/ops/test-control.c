@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "check/ortrain-check-report.h"
 #include "ops/ortrain-op-private.h"
-#include "session/ortrain-check-report.h"
 #include "session/ortrain-inference-session.h"
 #include "transform/ortrain-specialize-private.h"
 

@@ -4,9 +4,9 @@
 #include "host-context.h"
 #include "ops/ortrain-op-private.h"
 #include "optim/ortrain-update-set-private.h"
-#include "session/ortrain-executor-private.h"
-#include "session/ortrain-update-graph-private.h"
+#include "runtime/ortrain-executor-private.h"
 #include "tensor/ortrain-tensor-private.h"
+#include "training-graph/ortrain-update-graph-private.h"
 
 #include <json-glib/json-glib.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "session/ortrain-name-patterns-private.h"
+#include "options/ortrain-name-patterns-private.h"
 
 /* The same as with every pattern for itself, in short names of few letters, so that much fits. */
 static void

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
 #include "ortrain.h"
-#include "session/ortrain-training-graph-private.h"
 #include "tensor/ortrain-tensor-private.h"
+#include "training-graph/ortrain-training-graph-private.h"
 
 #include <glib/gstdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "grad/ortrain-gradient-private.h"
 #include "host-context.h"
 #include "ops/ortrain-op-private.h"
-#include "session/ortrain-executor-private.h"
+#include "runtime/ortrain-executor-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <math.h>

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "memory/ortrain-arena-private.h"
+#include "runtime/ortrain-program-private.h"
+
+/* The memory of a step, reference counted. With a memory pattern: one block of each space, grown (never while a program
+ * runs) to what the largest plan so far needs. Without one: an arena of each space, from which the values of a program are
+ * allocated, and to which they are given back, in the order in which its steps are submitted. Programs are re-based when
+ * their memory moves. */
+typedef struct _OrtrainStepArena OrtrainStepArena;
+
+/* config: of the arenas; NULL: with a memory pattern. folder: where a file is created for what is offloaded, if the host is
+ * the device; NULL: the default. */
+OrtrainStepArena *ortrain_step_arena_new (OrtrainProvider *provider, const OrtrainArenaConfig *config,
+                                          const char *folder);
+OrtrainStepArena *ortrain_step_arena_ref (OrtrainStepArena *self);
+void ortrain_step_arena_unref (OrtrainStepArena *self);
+gsize ortrain_step_arena_get_size (OrtrainStepArena *self); /* of the device's memory */
+gboolean ortrain_step_arena_has_pattern (OrtrainStepArena *self);
+OrtrainArenaStatistics *ortrain_step_arena_get_statistics (OrtrainStepArena *self); /* NULL with a memory pattern */
+
+/* Puts all values of the arenas of a plan into memory, as part of a run; what other programs have computed there is lost.
+ * budget: bytes that may be held together with what lives from run to run; 0: any number. moves: of the program, 0 before
+ * its first run. When it fails, what is held is not more than before, and another plan may fit. */
+gboolean ortrain_step_arena_place (OrtrainStepArena *self, OrtrainMemoryPlan *plan, OrtrainProgram *program,
+                                   guint64 budget, guint64 *moves, GError **error);
+/* Behind a run: FALSE if what was offloaded is lost. */
+gboolean ortrain_step_arena_check (OrtrainStepArena *self, GError **error);
+/* Whether end_run gives memory back. */
+gboolean ortrain_step_arena_shrinks (OrtrainStepArena *self);
+/* When nothing that was submitted is running any more, and nobody needs what is in it. */
+void ortrain_step_arena_end_run (OrtrainStepArena *self);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainStepArena, ortrain_step_arena_unref)
