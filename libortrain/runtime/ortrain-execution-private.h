@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "memory/ortrain-planner-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 /* What the programs of a session run with: a provider and its streams, the host for what the device has no kernel for, and

@@ -3,7 +3,7 @@
 
 /* What an executor is made of: for the files that implement it. */
 
-#include "memory/ortrain-budget-private.h"
+#include "budget/ortrain-budget-private.h"
 #include "runtime/ortrain-bound-outputs-private.h"
 #include "runtime/ortrain-executor-private.h"
 #include "transform/ortrain-specialize-private.h"

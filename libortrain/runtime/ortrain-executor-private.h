@@ -3,7 +3,7 @@
 
 #include <gio/gio.h>
 
-#include "memory/ortrain-planner-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 #include "runtime/ortrain-feed-slots-private.h"
 #include "runtime/ortrain-program-private.h"
 #include "runtime/ortrain-step-arena-private.h"

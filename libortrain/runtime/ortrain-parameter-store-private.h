@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "memory/ortrain-planner-private.h"
 #include "optim/ortrain-update-set-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 #include "runtime/ortrain-execution-private.h"
 #include "tensor/ortrain-tensor-dict.h"
 #include "training-graph/ortrain-training-graph-private.h"

@@ -3,7 +3,7 @@
 
 #include <gio/gio.h>
 
-#include "memory/ortrain-planner-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 #include "runtime/ortrain-execution-private.h"
 
 /* A plan with addresses: a flat array of kernel calls. Running it is a loop that allocates nothing. */

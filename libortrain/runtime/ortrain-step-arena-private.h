@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "memory/ortrain-arena-private.h"
+#include "arena/ortrain-arena-private.h"
 #include "runtime/ortrain-program-private.h"
 
 /* The memory of a step, reference counted. With a memory pattern: one block of each space, grown (never while a program

@@ -3,10 +3,10 @@
 
 #include <gio/gio.h>
 
-#include "memory/ortrain-arena-statistics.h"
-#include "memory/ortrain-memory-plan.h"
+#include "arena/ortrain-arena-statistics.h"
 #include "model/ortrain-model.h"
 #include "options/ortrain-session-options.h"
+#include "plan/ortrain-memory-plan.h"
 #include "session/ortrain-io-binding.h"
 #include "tensor/ortrain-tensor-dict.h"
 

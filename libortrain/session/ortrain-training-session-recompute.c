@@ -2,8 +2,8 @@
 /* What a session computes again in the backward pass, and what else it could. */
 #include "session/ortrain-training-session-private.h"
 
+#include "budget/ortrain-recompute-report-private.h"
 #include "core/ortrain-object-list-private.h"
-#include "memory/ortrain-recompute-private.h"
 
 #include <gio/gio.h>
 

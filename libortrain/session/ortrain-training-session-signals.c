@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-training-session-signals-private.h"
 
-#include "memory/ortrain-memory-report-private.h"
+#include "plan/ortrain-memory-report-private.h"
 #include "session/ortrain-training-session-private.h"
 
 static guint signals[ORTRAIN_TRAINING_N_SIGNALS];

@@ -3,11 +3,11 @@
 
 #include <gio/gio.h>
 
-#include "memory/ortrain-arena-statistics.h"
-#include "memory/ortrain-memory-plan.h"
-#include "memory/ortrain-memory-report.h"
+#include "arena/ortrain-arena-statistics.h"
 #include "model/ortrain-model.h"
 #include "options/ortrain-training-options.h"
+#include "plan/ortrain-memory-plan.h"
+#include "plan/ortrain-memory-report.h"
 #include "tensor/ortrain-tensor-dict.h"
 
 G_BEGIN_DECLS

@@ -3,7 +3,7 @@
 
 #include "core/ortrain-bytes.h"
 #include "core/ortrain-text-private.h"
-#include "memory/ortrain-planner-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "budget/ortrain-recompute-report-private.h"
 #include "grad/ortrain-loss-count-private.h"
 #include "graph/ortrain-graph-private.h"
-#include "memory/ortrain-recompute-private.h"
 #include "optim/ortrain-optimizer-private.h"
 #include "options/ortrain-training-options.h"
 

@@ -20,9 +20,6 @@ gboolean ortrain_complete_static_graph (OrtrainGraph *graph, const OrtrainProvid
 
 /* transform/ortrain-merge-equal.c: nodes of one phase that compute the same from the same become one. */
 gboolean ortrain_merge_equal_nodes (OrtrainGraph *graph, GError **error);
-/* transform/ortrain-recompute-cheap.c: of what the backward pass reads, the smallest set (in bytes) is kept from which
- * element-wise operators and views give the rest; those run again in the backward pass. Shapes are numbers. */
-gboolean ortrain_recompute_cheap (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
 /* transform/ortrain-structurally-zero-gradients.c: gradients of parameters that are zero whatever the data are become
  * zeros. Once the gradient is built; shapes may be symbolic. */
 gboolean ortrain_drop_zero_gradients (OrtrainGraph *graph, GError **error);

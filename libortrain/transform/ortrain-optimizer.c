@@ -2,6 +2,7 @@
 #include "transform/ortrain-optimizer-private.h"
 
 #include "ops/ortrain-op-private.h"
+#include "recompute/ortrain-recompute-private.h"
 #include "transform/ortrain-absorb-casts-private.h"
 #include "transform/ortrain-expand-private.h"
 #include "transform/ortrain-fold-transposes-private.h"
@@ -16,7 +17,7 @@
 #include "transform/ortrain-reuse-outputs-private.h"
 #include "transform/ortrain-specialize-private.h"
 
-typedef struct
+    typedef struct
 {
   const char *name;
   gboolean (*run) (OrtrainGraph *graph, GError **error);

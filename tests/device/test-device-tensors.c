@@ -3,7 +3,7 @@
 #include "session/count-allocations.h"
 #include "session/fixture.h"
 
-#include "memory/ortrain-planner-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 #include "provider/ortrain-provider-private.h"
 #include "tensor/ortrain-storage-private.h"
 #include "tensor/ortrain-tensor-private.h"

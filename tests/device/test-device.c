@@ -3,8 +3,8 @@
 #include "folder.h"
 #include "session/fixture.h"
 
-#include "memory/ortrain-planner-private.h"
 #include "ops/ortrain-op-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 #include "provider/ortrain-provider-private.h"
 
 /* The device on the host: it is run with ORTRAIN_PROVIDER=late. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "comparison.h"
 
-#include "memory/ortrain-budget-private.h"
-#include "memory/ortrain-memory-plan-private.h"
+#include "budget/ortrain-budget-private.h"
+#include "plan/ortrain-memory-plan-private.h"
 #include "transform/ortrain-optimizer-private.h"
 #include "transform/ortrain-specialize-private.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "exact-problem.h"
 
-#include "memory/ortrain-memory-plan-private.h"
 #include "ops/ortrain-op-private.h"
-#include "transform/ortrain-recompute-private.h"
+#include "plan/ortrain-memory-plan-private.h"
+#include "recompute/ortrain-recompute-private.h"
 
 #include <string.h>
 

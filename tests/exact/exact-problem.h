@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "memory/ortrain-planner-private.h"
+#include "planner/ortrain-planner-private.h"
 
 /* A training step as nodes that read and make contents of memory, as the steps of a plan without a budget say. Contents are
  * what lies in a block of the arena between two writes: a value and its views; a sum so far is one, and the same sum with one

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "memory/ortrain-arena-private.h"
+#include "arena/ortrain-arena-private.h"
 
 #include "core/ortrain-errors.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "memory/ortrain-order-search-private.h"
+#include "planner/ortrain-order-search-private.h"
 
 #include <string.h>
 

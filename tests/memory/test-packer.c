@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "memory/ortrain-memory-report-private.h"
-#include "memory/ortrain-planner-private.h"
+#include "core/ortrain-errors.h"
+#include "plan/ortrain-memory-plan.h"
+#include "plan/ortrain-memory-report-private.h"
+#include "planner/ortrain-packer-private.h"
 
 #include <glib/gstdio.h>
 #include <string.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "../session/training-graph.h"
 
-#include "memory/ortrain-memory-plan-private.h"
+#include "plan/ortrain-memory-plan-private.h"
+#include "plan/ortrain-plan-verifier-private.h"
+#include "planner/ortrain-planner-private.h"
 #include "training-graph/ortrain-update-graph-private.h"
 
 #include <json-glib/json-glib.h>

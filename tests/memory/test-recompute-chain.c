@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "memory/ortrain-recompute-chain-private.h"
+#include "budget/ortrain-recompute-chain-private.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "memory/ortrain-recompute-candidates-private.h"
-#include "memory/ortrain-recompute-config-private.h"
-#include "memory/ortrain-recompute-layers-private.h"
-#include "memory/ortrain-recompute-private.h"
+#include "budget/ortrain-recompute-report-private.h"
 #include "ops/ortrain-op-private.h"
+#include "recompute/ortrain-recompute-candidates-private.h"
+#include "recompute/ortrain-recompute-config-private.h"
+#include "recompute/ortrain-recompute-layers-private.h"
 
 #include <glib/gstdio.h>
 #include <string.h>

@@ -9,8 +9,8 @@
 #include <glib/gstdio.h>
 #include <json-glib/json-glib.h>
 
-#include "memory/ortrain-memory-plan-private.h"
 #include "ortrain-proto-maker.h"
+#include "plan/ortrain-memory-plan-private.h"
 
 #define DIMS(...) ((const gint64[]){ __VA_ARGS__, -1 })
 #define MAX_MESSAGE 1024

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "folder.h"
-#include "memory/ortrain-planner-private.h"
 #include "ortrain.h"
+#include "plan/ortrain-plan-tables-private.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "tensor/ortrain-update-scalars-private.h"
 

@@ -4,7 +4,7 @@
 #include "layered-models.h"
 #include "least-budget.h"
 
-#include "memory/ortrain-memory-plan-private.h"
+#include "plan/ortrain-memory-plan-private.h"
 
 /* Small budgets have stretches of the forward pass run again within others: bits stay, in every precision, and less is needed
  * than by layers. */

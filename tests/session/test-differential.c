@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fixture.h"
 #include "gradients/covered-by-models.h"
-#include "memory/ortrain-planner-private.h"
 #include "ops/ortrain-op-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 /* Random models, trained in several ways that must come to the same: with a pass and without it, at any number of

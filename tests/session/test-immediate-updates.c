@@ -3,7 +3,7 @@
 #include "fixture.h"
 #include "folder.h"
 
-#include "memory/ortrain-planner-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 #include "session/ortrain-training-session-private.h"
 
 /* Parameters that move in the backward pass: the same numbers, to the bit, without gradients that stay. */

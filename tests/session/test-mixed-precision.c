@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fixture.h"
 #include "graph/ortrain-graph-private.h"
-#include "memory/ortrain-memory-plan-private.h"
 #include "ops/ortrain-op-private.h"
+#include "plan/ortrain-memory-plan-private.h"
 
 /* Every model of the fixtures in 16 bits: the graph that it is rewritten to, and how it trains. */
 

@@ -3,8 +3,8 @@
 #include "fixture.h"
 #include "least-budget.h"
 
-#include "memory/ortrain-planner-private.h"
 #include "ops/ortrain-op-private.h"
+#include "plan/ortrain-plan-verifier-private.h"
 
 #include <errno.h>
 #include <fcntl.h>

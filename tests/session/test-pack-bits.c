@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fixture.h"
-#include "memory/ortrain-memory-plan-private.h"
 #include "ops/pack-round.h"
+#include "plan/ortrain-memory-plan-private.h"
 
 /* Booleans that only wait for the backward pass lie in bits: less memory, and the same bits in every result. */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "folder.h"
-#include "memory/ortrain-planner-private.h"
 #include "model/ortrain-proto-maker.h"
 #include "ortrain.h"
+#include "plan/ortrain-plan-tables-private.h"
 
 #include <fcntl.h>
 #include <math.h>

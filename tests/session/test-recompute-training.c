@@ -2,9 +2,9 @@
 #include "all-cases.h"
 #include "fixture.h"
 
-#include "memory/ortrain-memory-plan-private.h"
-#include "memory/ortrain-planner-private.h"
 #include "ops/ortrain-op-private.h"
+#include "plan/ortrain-memory-plan-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 #include "session/ortrain-training-session-private.h"
 
 /* What runs again in the backward pass changes no bit of what is trained. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fixture.h"
 
-#include "memory/ortrain-memory-plan-private.h"
+#include "plan/ortrain-memory-plan-private.h"
 
 /* Blocks of a convolution, a normalization and an activation keep one tensor for the backward pass, what the convolution
  * computes; and no bit hangs on how the rest is computed again. */

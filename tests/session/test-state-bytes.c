@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "folder.h"
-#include "memory/ortrain-planner-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 #include "session/fixture.h"
 
 /* The optimizer's state, in the plan, in the reports of memory and in checkpoints: the same bytes. In memory each tensor

@@ -2,7 +2,7 @@
 #include "fixture.h"
 #include "folder.h"
 
-#include "memory/ortrain-planner-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 
 #include <glib/gstdio.h>
 

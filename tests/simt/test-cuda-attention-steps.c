@@ -4,8 +4,8 @@
 #include "simt/fake-cuda.h"
 
 #include "core/ortrain-counters-private.h"
-#include "memory/ortrain-memory-plan-private.h"
-#include "memory/ortrain-planner-private.h"
+#include "plan/ortrain-memory-plan-private.h"
+#include "plan/ortrain-plan-verifier-private.h"
 
 #include "folder.h"
 

@@ -2,8 +2,8 @@
 #include "session/fixture.h"
 #include "simt/fake-cuda.h"
 
-#include "memory/ortrain-memory-plan-private.h"
 #include "memory/ortrain-planner-private.h"
+#include "plan/ortrain-memory-plan-private.h"
 
 #include <glib/gstdio.h>
 

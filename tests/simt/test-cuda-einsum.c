@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/fixture.h"
 
-#include "memory/ortrain-memory-plan-private.h"
-#include "memory/ortrain-planner-private.h"
+#include "plan/ortrain-memory-plan-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 
 /* Einsum on the device, which has no kernel for it: its body and that of its gradient, in products, sums and moves, beside the
  * CPU's loops. Nothing of it runs on the host. */

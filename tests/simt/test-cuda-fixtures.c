@@ -3,8 +3,8 @@
 #include "session/fixture.h"
 #include "simt/fake-cuda.h"
 
-#include "memory/ortrain-memory-plan-private.h"
-#include "memory/ortrain-planner-private.h"
+#include "plan/ortrain-memory-plan-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 
 /* Every model of data/fixtures trained on the emulated device, beside the CPU: the same losses to 1e-5 of the first; to
  * 1e-4 on a GPU, whose libraries add in orders of their own. The whole provider runs, but for NVIDIA's own code. Later in a curve, the roundings of all steps before have added up, in

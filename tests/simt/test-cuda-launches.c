@@ -3,8 +3,8 @@
 #include "simt/exported-model.h"
 #include "simt/fake-cuda.h"
 
-#include "memory/ortrain-memory-plan-private.h"
-#include "memory/ortrain-planner-private.h"
+#include "plan/ortrain-memory-plan-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 
 #include <math.h>
 #include <string.h>

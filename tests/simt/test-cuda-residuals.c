@@ -3,8 +3,8 @@
 #include "ortrain.h"
 #include "simt/thread-orders.h"
 
-#include "memory/ortrain-memory-plan-private.h"
-#include "memory/ortrain-planner-private.h"
+#include "plan/ortrain-memory-plan-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 
 /* Normalizations of a sum, and their gradients with an addend, on the emulated device: against the plain operators of the
  * CPU in float64 on the same numbers, and in a model. The CPU has no kernels for them. */

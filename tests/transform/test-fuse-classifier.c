@@ -2,7 +2,7 @@
 #include "session/fixture.h"
 
 #include "graph/ortrain-graph-private.h"
-#include "memory/ortrain-memory-plan-private.h"
+#include "plan/ortrain-memory-plan-private.h"
 
 /* A vocabulary that is large beside all else, trained with scores of a few rows at a time and with all of them at once:
  * the same numbers but for rounding, and less memory. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "memory/ortrain-memory-plan-private.h"
-#include "memory/ortrain-planner-private.h"
 #include "ortrain.h"
+#include "plan/ortrain-memory-plan-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 #include "session/ortrain-training-session-private.h"
 
 #include <math.h>

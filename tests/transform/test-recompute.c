@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "grad/ortrain-gradient-private.h"
 #include "ops/ortrain-op-private.h"
+#include "recompute/ortrain-recompute-private.h"
 #include "transform/ortrain-optimizer-private.h"
-#include "transform/ortrain-recompute-private.h"
 #include "transform/ortrain-specialize-private.h"
 
 /* What the backward pass reads of the forward pass, beyond inputs and weights. */

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "planner/ortrain-planner-private.h"
+
+/* Plans of one graph at many shapes. What to keep of the forward pass is searched for once: what that found is tried for
+ * shapes that come later, whose graphs have values of the same names, and a few others where passes depend on sizes. */
+typedef struct _OrtrainBudgetFamily OrtrainBudgetFamily;
+
+/* Of a value: the run of its node that the backward pass reads (recompute/ortrain-recompute-private.h), and whether it is
+ * offloaded; and above these bits where its readers part. */
+enum
+{
+  ORTRAIN_BUDGET_FATE_RUN = 0xf7,
+  ORTRAIN_BUDGET_FATE_OFFLOADED = 8,
+};
+
+/* Transfer full; all [n_values]. */
+guint8 *ortrain_budget_make_fates (const guint8 *run, const gboolean *offloaded, guint n_values);
+
+OrtrainBudgetFamily *ortrain_budget_family_new (void);
+void ortrain_budget_family_free (OrtrainBudgetFamily *self);
+/* Forgets all choices; those that are added are of this graph. searched: not looked up. */
+void ortrain_budget_family_begin (OrtrainBudgetFamily *self, OrtrainGraph *graph, gboolean searched);
+void ortrain_budget_family_add_fates (OrtrainBudgetFamily *self, const guint8 *fates); /* [n_values] */
+/* Transfer full: each choice, as the fates of the values of this graph, guint8 [n_values], which the caller frees. Unknown
+ * values are kept. */
+GPtrArray *ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph);
+/* What a plan with the choice took of the arena, of what the choice promised: in the last plan that was made with it; 0 before. */
+double ortrain_budget_family_get_scale (const OrtrainBudgetFamily *self, guint choice);
+void ortrain_budget_family_set_scale (OrtrainBudgetFamily *self, guint choice, double scale);
+guint ortrain_budget_family_get_n_searches (const OrtrainBudgetFamily *self); /* how often it began with a search */
+
+/* What a step may hold. */
+typedef struct
+{
+  guint64 bytes; /* limit for the arena and the persistent memory of the device; 0: no limit */
+  guint level;   /* above 0: layers are computed again in any case, where that takes less; from 2 on, of what
+                             * a cast has widened, its input is kept */
+  const GPtrArray
+      *choices;      /* elements: OrtrainRecomputeChoice; values to compute again in addition, if that takes no more
+                             * memory; or NULL */
+  gboolean any;      /* whether there is a plan is all that matters: those that need least are tried first */
+  gboolean offloads; /* values that are kept may leave the memory of a step until the backward pass */
+  const gssize *persistent; /* [ORTRAIN_CATEGORY_OUTPUT + 1]: as ortrain_memory_plan_set_persistent; -1: the sums over
+                             * the graph */
+  OrtrainBudgetFamily *family; /* or NULL: with each graph the search begins anew */
+  gboolean exceeds; /* the plan of another graph, with the same results and less that runs again, is known not to fit */
+  /* NULL, or where a search that finds nothing leaves its plan with the lowest peak, if that is lower than that of the
+   * plan that is there already. */
+  OrtrainMemoryPlan **smallest;
+} OrtrainBudget;
+
+/* The plan of the graph at a recompute level and within a budget: of all ways to run nodes of the forward pass again in the backward pass that it
+ * tries, and to offload what is kept, the one with the least work whose true peak fits. The ways, and their order, do not depend on the budget: with
+ * a smaller one the peak is never larger, nor the work less. The results of a step are the same bits in all of them. Of a
+ * family, those are tried first that another member has found, spread over all of them. What a search has found is kept
+ * in the disk cache.
+ * PLAN_ERROR_BUDGET when none fits, with what is largest. */
+OrtrainMemoryPlan *ortrain_plan_within_budget (OrtrainGraph *graph, const OrtrainPlanRequest *request,
+                                               const OrtrainBudget *budget, GError **error);
+
+/* PLAN_ERROR_BUDGET. base: without a budget; smallest: the plan with the lowest peak that was found. */
+void ortrain_budget_set_error (GError **error, OrtrainMemoryPlan *base, OrtrainMemoryPlan *smallest,
+                               const OrtrainBudget *within);

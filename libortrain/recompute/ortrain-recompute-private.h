@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "graph/ortrain-graph-private.h"
+#include "provider/ortrain-provider-private.h"
+
+/* What the backward pass reads of the forward pass is kept, or computed again from what is kept. Which of it is a choice
+ * (a cut); carrying it out is the same for every choice. Shapes are numbers for a cut; they need not be to apply one. */
+
+#define ORTRAIN_RECOMPUTE_NEVER -1
+
+/* What runs again gives the same bits and changes nothing: a pure operator of the forward pass, or one whose random
+ * numbers hang on the node's own number. One with running statistics runs again without them. */
+gboolean ortrain_recompute_may_run_again (const OrtrainNode *node);
+/* … and with this input. */
+gboolean ortrain_recompute_reads_again (const OrtrainNode *node, guint input);
+/* The output is a statistic that the backward pass reads, in as many bits as it was computed in. */
+gboolean ortrain_recompute_is_saved (const OrtrainNode *node, guint output);
+
+/* costs: [n_nodes] by position, in bytes: so many may be saved by each run that a node takes again;
+ * ORTRAIN_RECOMPUTE_NEVER: it may not. boundary: [n_values] by id, values that are kept in any case; or NULL.
+ * kept: [n_values], filled: what of the forward pass is there in the backward pass. The bytes of all that is kept plus
+ * the costs of all that runs again are the least possible. */
+void ortrain_recompute_cut (OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary, gboolean *kept);
+
+/* Values are read in the backward pass as one run of their node has computed them: 0 is the forward pass, which then keeps
+ * them; r the r-th time that the node runs again. So a stretch of the forward pass may run again to its middle (run 1), and
+ * both halves once more, one after the other, each from what the run before has kept (run 2). Any numbers are valid. */
+#define ORTRAIN_RECOMPUTE_MAX_RUN 7
+
+/* That is the lower half of a byte. The upper one, if it is not 0: so many of the nodes of the backward pass that read the
+ * value, in the order of the graph, read that run, and those after them the next one. So a value may be kept for its first
+ * reader, and be computed again for one that comes much later. */
+#define ORTRAIN_RECOMPUTE_RUN(run) ((run) &ORTRAIN_RECOMPUTE_MAX_RUN)
+#define ORTRAIN_RECOMPUTE_SPLIT(run) ((run) >> 4)
+#define ORTRAIN_RECOMPUTE_MAX_SPLIT 15
+/* The nodes of the backward pass that read a value, each once. */
+guint ortrain_recompute_count_readers (const OrtrainValue *value);
+
+/* [n_values]: 0 for what is kept, 1 for the rest. */
+guint8 *ortrain_recompute_runs_new (const gboolean *kept, guint n_values);
+
+/* Which nodes then run again, and how often. run: [n_values] by id. again: [n_nodes] by position, filled: bit r for run r. */
+void ortrain_recompute_find_again (OrtrainGraph *graph, const guint8 *run, guint8 *again);
+
+/* The same where shapes are not numbers. bytes: [n_values] by id. */
+void ortrain_recompute_cut_sized (OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary,
+                                  const gint64 *bytes, gboolean *kept);
+/* The cut of the pass recompute-cheap; in groups of graph->n_together segments. bytes: [n_values] by id; launch_bytes: of
+ * a provider's class. */
+void ortrain_recompute_cut_cheap (OrtrainGraph *graph, const gint64 *bytes, gint64 launch_bytes, gboolean *kept);
+
+/* The backward pass reads elements of it, and not its shape alone. */
+gboolean ortrain_recompute_is_read_backward (const OrtrainValue *value);
+/* It takes no memory more for being kept, or next to none: parameters, constants, feeds, outputs of the graph,
+ * saved statistics. */
+gboolean ortrain_recompute_lives_anyhow (const OrtrainValue *value);
+
+/* Readers in the backward pass of values that are not kept read copies, which nodes of the backward pass compute. run:
+ * [n_values] by id. May leave nodes without readers. */
+gboolean ortrain_recompute_apply (OrtrainGraph *graph, const guint8 *run, GError **error);
+/* A node of the backward pass that computes the same, and reads nothing yet. */
+OrtrainNode *ortrain_recompute_copy_node (OrtrainGraph *graph, OrtrainNode *node);
+
+/* Element-wise nodes of the backward pass compute by themselves what other element-wise nodes have computed again for
+ * several readers. After ortrain_recompute_apply (). */
+gboolean ortrain_recompute_spare_memory (OrtrainGraph *graph, GError **error);
+
+/* The pass recompute-cheap: of the values that the backward pass reads, the smallest set (in bytes) is kept from which element-wise
+ * operators and views give the rest; those run again in the backward pass. Shapes are numbers. */
+gboolean ortrain_recompute_cheap (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
