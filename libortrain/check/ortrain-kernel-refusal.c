@@ -5,8 +5,8 @@
 #include "ops/ortrain-op-private.h"
 #include "provider/ortrain-kernel-cache-private.h"
 #include "provider/ortrain-provider-private.h"
+#include "specialize/ortrain-node-setup-private.h"
 #include "tensor/ortrain-tensor-private.h"
-#include "transform/ortrain-node-setup-private.h"
 
 #include <string.h>
 

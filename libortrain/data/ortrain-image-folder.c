@@ -6,7 +6,7 @@
 #include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
 #include "data/ortrain-dataset-private.h"
-#include "data/ortrain-image-file-private.h"
+#include "preprocessing/ortrain-image-file-private.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "data/ortrain-dataset.h"
-#include "data/ortrain-transform.h"
+#include "preprocessing/ortrain-transform.h"
 
 #include <gio/gio.h>
 

@@ -4,7 +4,7 @@
 #include "core/ortrain-text-private.h"
 #include "model/ortrain-export-tensors-private.h"
 #include "model/ortrain-model-private.h"
-#include "model/ortrain-rope-private.h"
+#include "onnx/ortrain-rope-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>

@@ -4,8 +4,8 @@
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-path-private.h"
 #include "core/ortrain-worker-private.h"
-#include "model/ortrain-graph-writer-private.h"
-#include "model/ortrain-proto-parts-private.h"
+#include "onnx/ortrain-graph-writer-private.h"
+#include "onnx/ortrain-proto-parts-private.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "model/ortrain-graph-reader-private.h"
 #include "model/ortrain-model.h"
-#include "model/ortrain-proto-arena-private.h"
+#include "onnx/ortrain-graph-reader-private.h"
+#include "onnx/ortrain-proto-arena-private.h"
 
 struct _OrtrainModel
 {

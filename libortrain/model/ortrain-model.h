@@ -4,8 +4,8 @@
 #include <gio/gio.h>
 
 #include "graph/ortrain-graph.h"
-#include "model/ortrain-model-limits.h"
 #include "model/ortrain-parameter-pair.h"
+#include "onnx/ortrain-model-limits.h"
 
 G_BEGIN_DECLS
 

@@ -12,7 +12,7 @@
  * - Its values. Some are formulas that nothing learns: masks, sinusoids, filter banks, symmetric filters. They overrule
  *   a list and a name. A note reports it, since a program may begin to learn from such numbers.
  * - The file: the exporter's list of parameters and buffers; else its name, as a path of modules or as a number
- *   (model/ortrain-provenance-reader.c).
+ *   (onnx/ortrain-provenance-reader.c).
  * - Its use (ortrain-parameter-roles.c), where the file says nothing, or where the exporter has computed the tensor.
  *
  *   file says       values   use        it is ("told": and a note reports it)

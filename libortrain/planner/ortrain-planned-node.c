@@ -3,7 +3,7 @@
 
 #include "core/ortrain-checked-private.h"
 #include "ops/ortrain-op-private.h"
-#include "transform/ortrain-node-setup-private.h"
+#include "specialize/ortrain-node-setup-private.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include "budget/ortrain-budget-private.h"
 #include "runtime/ortrain-bound-outputs-private.h"
 #include "runtime/ortrain-executor-private.h"
-#include "transform/ortrain-specialize-private.h"
+#include "specialize/ortrain-specialize-private.h"
 
 #define ORTRAIN_EXECUTOR_DIGEST_WORDS 4 /* SHA-256 */
 

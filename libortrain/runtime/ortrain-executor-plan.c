@@ -3,11 +3,11 @@
 
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
+#include "specialize/ortrain-explain-shapes-private.h"
+#include "specialize/ortrain-specialize-private.h"
 #include "tensor/ortrain-tensor-private.h"
-#include "transform/ortrain-explain-shapes-private.h"
 #include "transform/ortrain-insert-copies-private.h"
 #include "transform/ortrain-insert-guards-private.h"
-#include "transform/ortrain-specialize-private.h"
 
 /* From the feeds of an executor to a plan: the graph with numbers for shapes, copies and guards, within a budget. */
 

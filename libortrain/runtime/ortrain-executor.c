@@ -3,9 +3,9 @@
 
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
+#include "specialize/ortrain-specialize-private.h"
 #include "tensor/ortrain-omitted-arrays-private.h"
 #include "tensor/ortrain-tensor-private.h"
-#include "transform/ortrain-specialize-private.h"
 
 #include <string.h>
 

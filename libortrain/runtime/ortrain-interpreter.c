@@ -4,9 +4,9 @@
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-control-private.h"
 #include "ops/ortrain-declarations-private.h"
+#include "specialize/ortrain-evaluate-private.h"
 #include "tensor/ortrain-omitted-arrays-private.h"
 #include "tensor/ortrain-tensor-private.h"
-#include "transform/ortrain-evaluate-private.h"
 
 static gboolean
 run_node (OrtrainNode *node, OrtrainGraph *source, OrtrainHostContext *context, GError **error)

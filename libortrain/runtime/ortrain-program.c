@@ -4,7 +4,7 @@
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
-#include "transform/ortrain-evaluate-private.h"
+#include "specialize/ortrain-evaluate-private.h"
 
 #define N_PLACES 2
 

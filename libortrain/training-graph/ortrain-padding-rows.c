@@ -2,8 +2,8 @@
 #include "training-graph/ortrain-padding-rows-private.h"
 
 #include "model/ortrain-model-private.h"
-#include "model/ortrain-node-metadata-private.h"
-#include "model/ortrain-proto-parts-private.h"
+#include "onnx/ortrain-node-metadata-private.h"
+#include "onnx/ortrain-proto-parts-private.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
 
 #include "core/ortrain-text-private.h"
 #include "model/ortrain-model-private.h"
-#include "model/ortrain-node-metadata-private.h"
-#include "model/ortrain-proto-parts-private.h"
+#include "onnx/ortrain-node-metadata-private.h"
+#include "onnx/ortrain-proto-parts-private.h"
 #include "ops/ortrain-op-private.h"
 #include "options/ortrain-name-patterns-private.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
-#include "transform/ortrain-specialize-private.h"
+#include "specialize/ortrain-specialize-private.h"
 
 OrtrainValue *
 ortrain_find_passed_value (const OrtrainNode *node)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-checked-private.h"
 #include "ops/ortrain-op-private.h"
-#include "transform/ortrain-specialize-private.h"
+#include "specialize/ortrain-specialize-private.h"
 
 #include <string.h>
 

@@ -3,6 +3,7 @@
 
 #include "ops/ortrain-op-private.h"
 #include "recompute/ortrain-recompute-private.h"
+#include "specialize/ortrain-specialize-private.h"
 #include "transform/ortrain-absorb-casts-private.h"
 #include "transform/ortrain-expand-private.h"
 #include "transform/ortrain-fold-transposes-private.h"
@@ -15,9 +16,8 @@
 #include "transform/ortrain-pack-linear-private.h"
 #include "transform/ortrain-put-channels-last-private.h"
 #include "transform/ortrain-reuse-outputs-private.h"
-#include "transform/ortrain-specialize-private.h"
 
-    typedef struct
+typedef struct
 {
   const char *name;
   gboolean (*run) (OrtrainGraph *graph, GError **error);

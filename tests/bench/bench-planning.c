@@ -6,7 +6,7 @@
  *   bench-planning FILE BATCH LENGTH N [BUDGET]   the same at N lengths up to LENGTH, one after the other, as batches of
  *                                                 varying length need them; in bytes ("1.5GiB"), what each may hold
  * A second plan is made for twice the batch, and a third for the first batch again, which has been kept. */
-#include "model/ortrain-graph-writer-private.h"
+#include "onnx/ortrain-graph-writer-private.h"
 #include "planner/ortrain-packer-private.h"
 
 #include <glib/gstdio.h>

@@ -3,8 +3,8 @@
 
 #include "budget/ortrain-budget-private.h"
 #include "plan/ortrain-memory-plan-private.h"
+#include "specialize/ortrain-specialize-private.h"
 #include "transform/ortrain-optimizer-private.h"
-#include "transform/ortrain-specialize-private.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "small-graphs.h"
 
-#include "model/ortrain-graph-writer-private.h"
+#include "onnx/ortrain-graph-writer-private.h"
 #include "ops/ortrain-op-private.h"
-#include "transform/ortrain-specialize-private.h"
+#include "specialize/ortrain-specialize-private.h"
 
 #include <string.h>
 

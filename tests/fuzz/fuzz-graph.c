@@ -3,7 +3,7 @@
 #include "fuzz/fuzz.h"
 #include "gradients/gradient-cases.h"
 #include "gradients/ortrain-case-text.h"
-#include "model/ortrain-graph-writer-private.h"
+#include "onnx/ortrain-graph-writer-private.h"
 #include "ops/ortrain-op-private.h"
 
 #include <math.h>

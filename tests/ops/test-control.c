@@ -2,7 +2,7 @@
 #include "check/ortrain-check-report.h"
 #include "ops/ortrain-op-private.h"
 #include "session/ortrain-inference-session.h"
-#include "transform/ortrain-specialize-private.h"
+#include "specialize/ortrain-specialize-private.h"
 
 /* y = x.shape[1] == 3 ? x * x : -x, as exporters write it where they did not know the extent. */
 static OrtrainGraph *

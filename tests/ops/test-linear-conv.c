@@ -3,7 +3,7 @@
 #include "conv-reference.h"
 
 #include "host-context.h"
-#include "transform/ortrain-evaluate-private.h"
+#include "specialize/ortrain-evaluate-private.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* What is done with a model before its first step takes n log n in its number of nodes, inputs, outputs and weights. No
  * clock: the linker sends the library's calls of some functions through here, where they are counted, a search of a list
  * by its length, an allocation by its size. Four times the model may make five times the work, in each stage. */
-#include "model/ortrain-graph-writer-private.h"
+#include "onnx/ortrain-graph-writer-private.h"
 #include "ops/ortrain-op-private.h"
 
 #include <glib/gstdio.h>

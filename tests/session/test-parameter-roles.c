@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "model/ortrain-proto-parts-private.h"
+#include "onnx/ortrain-proto-parts-private.h"
 #include "session/fixture.h"
 #include "session/role-models.h"
 

@@ -2,7 +2,7 @@
 /* Constants are folded within a budget for the whole graph, counted in bytes and operations: never in time. */
 #include "core/ortrain-errors.h"
 #include "ops/ortrain-op-private.h"
-#include "transform/ortrain-specialize-private.h"
+#include "specialize/ortrain-specialize-private.h"
 
 #include <string.h>
 

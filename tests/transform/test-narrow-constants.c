@@ -3,7 +3,7 @@
  * all other readers get what the model says. */
 #include "core/ortrain-errors.h"
 #include "ops/ortrain-op-private.h"
-#include "transform/ortrain-specialize-private.h"
+#include "specialize/ortrain-specialize-private.h"
 
 #include <math.h>
 

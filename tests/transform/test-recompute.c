@@ -2,8 +2,8 @@
 #include "grad/ortrain-gradient-private.h"
 #include "ops/ortrain-op-private.h"
 #include "recompute/ortrain-recompute-private.h"
+#include "specialize/ortrain-specialize-private.h"
 #include "transform/ortrain-optimizer-private.h"
-#include "transform/ortrain-specialize-private.h"
 
 /* What the backward pass reads of the forward pass, beyond inputs and weights. */
 static guint
