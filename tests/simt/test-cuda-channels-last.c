@@ -2,7 +2,7 @@
 #include "session/fixture.h"
 #include "simt/fake-cuda.h"
 
-#include "memory/ortrain-planner-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 #include "plan/ortrain-memory-plan-private.h"
 
 #include <glib/gstdio.h>

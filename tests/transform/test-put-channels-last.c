@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "../ops/op-harness.h"
 
+#include "specialize/ortrain-specialize-private.h"
 #include "transform/ortrain-expand-private.h"
 #include "transform/ortrain-optimizer-private.h"
 #include "transform/ortrain-put-channels-last-private.h"
-#include "transform/ortrain-specialize-private.h"
 
 /* Regions with channels last in graphs with their gradients: for a device that says how much each convolution is spared, which
  * ones are converted, what is transposed at their borders, and that all results are the same. Convolutions with channels last are
