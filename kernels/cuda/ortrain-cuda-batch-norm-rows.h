@@ -104,7 +104,7 @@ add_rows (const Pack (&packs)[ROWS_TOGETHER], int n, int count, float (&mean)[V]
 /* x: [rows, channels]; parts: [channels, units]. V divides channels. */
 template <typename T, int V>
 static __global__ void
-__launch_bounds__ (ROW_THREADS) row_statistics_kernel (Shape shape, OrtrainView<T> x, Part *parts)
+__launch_bounds__ (ROW_THREADS, 2) row_statistics_kernel (Shape shape, OrtrainView<T> x, Part *parts)
 {
   typedef RowTile<V> Tile;
   ORTRAIN_CUDA_SHARED (float, means, Tile::ROWS *Tile::CHANNELS);
@@ -159,8 +159,8 @@ __launch_bounds__ (ROW_THREADS) row_statistics_kernel (Shape shape, OrtrainView<
 /* dy, x: [rows, channels]; x may be absent where there is no Relu; means: [channels] */
 template <typename T, int V, bool RELU>
 static __global__ void
-__launch_bounds__ (ROW_THREADS) row_sums_kernel (Shape shape, OrtrainView<T> dy, OrtrainView<T> x,
-                                                 OrtrainView<OrtrainAny> means, Mask mask, Part *parts)
+__launch_bounds__ (ROW_THREADS, 2) row_sums_kernel (Shape shape, OrtrainView<T> dy, OrtrainView<T> x,
+                                                    OrtrainView<OrtrainAny> means, Mask mask, Part *parts)
 {
   typedef RowTile<V> Tile;
   ORTRAIN_CUDA_SHARED (float, sums, Tile::ROWS *Tile::CHANNELS);
@@ -259,7 +259,7 @@ over_rows (const Shape &shape, const Entry *table, const OrtrainView<OrtrainAny>
 /* x, y: [rows, channels]; y may be x */
 template <typename T, int V>
 static __global__ void
-__launch_bounds__ (ROW_THREADS)
+__launch_bounds__ (ROW_THREADS, 2)
     batch_norm_rows_kernel (Shape shape, OrtrainView<T> x, const Entry *table, OrtrainView<T> y)
 {
   const OrtrainView<OrtrainAny> absent = { NULL, ORTRAIN_DTYPE_FLOAT32 };
@@ -276,7 +276,7 @@ __launch_bounds__ (ROW_THREADS)
 /* dy, x, dx: [rows, channels]; dx may be dy; x is not read where statistics are frozen. */
 template <typename T, int V, bool RELU>
 static __global__ void
-__launch_bounds__ (ROW_THREADS)
+__launch_bounds__ (ROW_THREADS, 2)
     batch_norm_grad_rows_kernel (Shape shape, OrtrainView<T> dy, OrtrainView<T> x, const Entry *table,
                                  OrtrainView<OrtrainAny> bias, bool frozen, OrtrainView<T> dx)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-batch-norm-rows.h"
 
+#include <type_traits>
+
 /* Batch normalization in three forms (inference, training, and the gradients of both), x: [rows, C, inner] with planes of
  * inner neighbours. A block takes the statistics of a unit: some planes of a channel, or, where inner is 1, as where channels
  * are last, a chunk of rows of some neighbouring channels. A second kernel joins the units of each channel in order and makes
@@ -331,6 +333,9 @@ get_plane_block (gint64 packs)
   return packs >= 192 ? 256 : packs >= 96 ? 128 : packs >= 48 ? 64 : 32;
 }
 
+/* Where channels fill no packs, one kernel serves rows of all types. */
+template <typename T, int V> using RowType = std::conditional_t<V == 1, OrtrainAny, T>;
+
 /* Blocks for chunks of so many rows. */
 template <int V>
 static unsigned
@@ -347,8 +352,10 @@ launch_apply (const OrtrainKernelCall *call, const Constants *c)
   if (c->inner == 1)
     {
       ortrain_cuda_launch (call, "batch-norm", get_row_grid<V> (call, c, count_row_chunks (c->rows)), ROW_THREADS,
-                           batch_norm_rows_kernel<T, V>, get_shape (c), ortrain_cuda_view_input<T> (call, &c->types, 0),
-                           (const Entry *) get_table (call, c), ortrain_cuda_view_output<T> (call, &c->types, 0));
+                           batch_norm_rows_kernel<RowType<T, V>, V>, get_shape (c),
+                           ortrain_cuda_view_input<RowType<T, V> > (call, &c->types, 0),
+                           (const Entry *) get_table (call, c),
+                           ortrain_cuda_view_output<RowType<T, V> > (call, &c->types, 0));
       return;
     }
   ortrain_cuda_launch (call, "batch-norm", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK * V), ORTRAIN_CUDA_BLOCK,
@@ -363,8 +370,8 @@ launch_statistics (const OrtrainKernelCall *call, const Constants *c)
   if (c->inner == 1)
     {
       ortrain_cuda_launch (call, "batch-norm-statistics", get_row_grid<V> (call, c, c->units), ROW_THREADS,
-                           row_statistics_kernel<T, V>, get_shape (c), ortrain_cuda_view_input<T> (call, &c->types, 0),
-                           (Part *) call->workspace);
+                           row_statistics_kernel<RowType<T, V>, V>, get_shape (c),
+                           ortrain_cuda_view_input<RowType<T, V> > (call, &c->types, 0), (Part *) call->workspace);
       return;
     }
   ortrain_cuda_launch (call, "batch-norm-statistics", ortrain_cuda_grid (call, c->channels * c->units, 1),
@@ -448,36 +455,38 @@ template <typename T, int V, bool RELU>
 static void
 launch_sums (const OrtrainKernelCall *call, const Constants *c)
 {
-  const OrtrainView<T> dy = ortrain_cuda_view_input<T> (call, &c->types, 0),
-                       x = ortrain_cuda_view_input<T> (call, &c->types, 1);
+  typedef RowType<T, V> R;
   Part *parts = (Part *) call->workspace;
   if (c->inner == 1)
     ortrain_cuda_launch (call, "batch-norm-sums", get_row_grid<V> (call, c, c->units), ROW_THREADS,
-                         row_sums_kernel<T, V, RELU>, get_shape (c), dy, x, get_input (call, 3), get_mask (call),
-                         parts);
+                         row_sums_kernel<R, V, RELU>, get_shape (c), ortrain_cuda_view_input<R> (call, &c->types, 0),
+                         ortrain_cuda_view_input<R> (call, &c->types, 1), get_input (call, 3), get_mask (call), parts);
   else
     ortrain_cuda_launch (call, "batch-norm-sums", ortrain_cuda_grid (call, c->channels * c->units, 1),
-                         get_plane_block (c->inner / V), plane_sums_kernel<T, V, RELU>, get_shape (c), dy, x,
-                         get_input (call, 3), get_mask (call), parts);
+                         get_plane_block (c->inner / V), plane_sums_kernel<T, V, RELU>, get_shape (c),
+                         ortrain_cuda_view_input<T> (call, &c->types, 0),
+                         ortrain_cuda_view_input<T> (call, &c->types, 1), get_input (call, 3), get_mask (call), parts);
 }
 
 template <typename T, int V, bool RELU>
 static void
 launch_grad_apply (const OrtrainKernelCall *call, const Constants *c)
 {
-  const OrtrainView<T> dy = ortrain_cuda_view_input<T> (call, &c->types, 0),
-                       x = ortrain_cuda_view_input<T> (call, &c->types, 1),
-                       dx = ortrain_cuda_view_output<T> (call, &c->types, 0);
+  typedef RowType<T, V> R;
   const gint64 n = c->rows * c->channels * c->inner;
   const Entry *table = get_table (call, c);
   if (c->inner == 1)
     ortrain_cuda_launch (call, "batch-norm-grad", get_row_grid<V> (call, c, count_row_chunks (c->rows)), ROW_THREADS,
-                         batch_norm_grad_rows_kernel<T, V, RELU>, get_shape (c), dy, x, table, get_mask (call).bias,
-                         c->frozen, dx);
+                         batch_norm_grad_rows_kernel<R, V, RELU>, get_shape (c),
+                         ortrain_cuda_view_input<R> (call, &c->types, 0),
+                         ortrain_cuda_view_input<R> (call, &c->types, 1), table, get_mask (call).bias, c->frozen,
+                         ortrain_cuda_view_output<R> (call, &c->types, 0));
   else
     ortrain_cuda_launch (call, "batch-norm-grad", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK * V),
-                         ORTRAIN_CUDA_BLOCK, batch_norm_grad_kernel<T, V, RELU>, get_shape (c), dy, x, table,
-                         get_mask (call).bias, c->frozen, dx, n);
+                         ORTRAIN_CUDA_BLOCK, batch_norm_grad_kernel<T, V, RELU>, get_shape (c),
+                         ortrain_cuda_view_input<T> (call, &c->types, 0),
+                         ortrain_cuda_view_input<T> (call, &c->types, 1), table, get_mask (call).bias, c->frozen,
+                         ortrain_cuda_view_output<T> (call, &c->types, 0), n);
 }
 
 template <typename T, int V>
