@@ -594,21 +594,24 @@ convert_regions (Layouts *self, GError **error)
   return TRUE;
 }
 
-/* Whether a device has kernels for any of its nodes: graphs of others stay as they are. */
+/* Whether a device has kernels for any of its nodes: graphs of others stay as they are. So do those with branches, which may
+ * read images that are no inputs of their nodes. */
 static gboolean
 has_convolutions (const OrtrainGraph *graph, const OrtrainProvider *provider)
 {
   const OrtrainOperand any = { .dtype = ORTRAIN_DTYPE_FLOAT32 };
   const OrtrainOperand inputs[] = { any, any };
+  gboolean found = FALSE;
   for (guint i = 0; i < graph->nodes->len; i++)
     {
       const OrtrainNode *node = graph->nodes->pdata[i];
-      if (node->op != NULL && node->op->with_channels_last != NULL &&
-          provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, node->op->with_channels_last, inputs, 2, &any, 1) !=
-              NULL)
-        return TRUE;
+      if (node->op == NULL || ortrain_node_has_flag (node, ORTRAIN_OP_CONTROL))
+        return FALSE;
+      found = found || (node->op->with_channels_last != NULL &&
+                        provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, node->op->with_channels_last, inputs, 2,
+                                                      &any, 1) != NULL);
     }
-  return FALSE;
+  return found;
 }
 
 gboolean
