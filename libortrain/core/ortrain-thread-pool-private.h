@@ -3,9 +3,9 @@
 
 #include <glib.h>
 
-/* The one pool that every kernel runs on. Work is cut into chunks whose size depends on the shapes alone, and threads
+/* The pool that all kernels of the CPU run on. Work is cut into chunks of a size that the caller chooses, and threads
  * take chunks as they come; a kernel that combines per-chunk results in the order of the chunks therefore gives the
- * same bits at any number of threads. The calling thread takes part. Workers spin for some 200 us, then sleep. Calls do
+ * same bits at any number of threads, if its chunks depend on shapes alone. The calling thread takes part. Workers spin for some 200 us, then sleep. Calls do
  * not nest: a call from inside a chunk runs its range on the calling thread. */
 typedef struct _OrtrainThreadPool OrtrainThreadPool;
 

@@ -38,10 +38,10 @@ OrtrainGraph *ortrain_model_make_undeclared_graph (OrtrainModel *self, GError **
 gboolean ortrain_model_check_files (OrtrainModel *self, GError **error);
 /* When something failed: the change of a file is the better reason. */
 void ortrain_model_explain_error (OrtrainModel *self, GError **error);
-/* The graph of these values of the file alone (NULL-terminated names): nothing else need be known or right. Those that
- * are no outputs of the file are no outputs of the graph. transfer full */
 /* See ortrain_model_find_equal_parameters (): the same of any graph, and of tensors of so many elements. */
 GListModel *ortrain_parameter_pairs_find (OrtrainGraph *graph, gint64 min_elements);
+/* The graph of these values of the file alone (NULL-terminated names): nothing else need be known or right. Those that
+ * are no outputs of the file are no outputs of the graph. transfer full */
 OrtrainGraph *ortrain_model_make_graph_of (OrtrainModel *self, const char *const *names, GError **error);
 /* Gives back the memory of those pages of the files that were read, as after weights were copied from them: they are
  * read again when they are needed. */

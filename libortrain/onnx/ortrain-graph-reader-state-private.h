@@ -67,7 +67,7 @@ struct _OrtrainReaderState
   GHashTable *one_valued;      /* initializer → 1: its elements differ, 2: they do not */
   GArray *left_out_biases;     /* of OrtrainLeftOutBias */
   GPtrArray *uncalled;         /* nodes without a call that read a tensor of the program, as others do */
-  guint n_split;               /* values that split_merged () made, and one of them as an example: */
+  guint n_split;               /* values that ortrain_reader_split_merged () made, and one of them as an example: */
   char *split_example;
   gsize n_leading_identities; /* nodes of the outermost graph that stand before all others */
   GPtrArray *labels;          /* of the graphs, see OrtrainGraph; with the position of each: */

@@ -7,7 +7,8 @@
  *
  * Old versions: `upgrade` rewrites a node as it stood in the model's operator set (1 to 28) into the newest form, once,
  * when a graph is created from a file (axes and the like become inputs; removed behaviours become several nodes).
- * Inference, gradients, passes and kernels therefore know one form only, that of operator set 23. The file itself is
+ * Inference, gradients, passes and kernels therefore know one form only: that of operator set 23, or the first form of
+ * operators that are newer. The file itself is
  * not changed: export writes the user's own nodes. */
 
 typedef struct _OrtrainInferContext OrtrainInferContext;
@@ -29,7 +30,7 @@ typedef enum
   ORTRAIN_OP_COMMUTATIVE = 1 << 3,  /* inputs 0 and 1 may change places */
   ORTRAIN_OP_NO_GRADIENT = 1 << 4,  /* piecewise constant, integer or logic: gradient is zero by definition */
   ORTRAIN_OP_SHAPE_ONLY = 1 << 5,   /* reads shapes, never elements (Shape, Size): its input need not live */
-  ORTRAIN_OP_CONTROL = 1 << 6,      /* has subgraphs (If, Loop, Scan) */
+  ORTRAIN_OP_CONTROL = 1 << 6,      /* has subgraphs (If) */
   ORTRAIN_OP_NORMALIZES = 1 << 7,   /* inputs 1 and 2 are its scale and bias: ones and zeros where others follow */
   ORTRAIN_OP_DATA_SHAPED = 1 << 8,  /* the shape of its outputs depends on elements of its inputs */
   ORTRAIN_OP_VIEW_IF_SAME = 1 << 9, /* output 0 is input 0 where they have one type and shape (Expand, Cast, SumTo) */

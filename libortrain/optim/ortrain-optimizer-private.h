@@ -34,9 +34,9 @@ typedef struct
 /* dims: [rank], with n elements */
 void ortrain_state_form_init (OrtrainStateForm *self, OrtrainStatePrecision precision, OrtrainDType parameter,
                               const gint64 *dims, guint rank, gint64 n);
-/* The last group that a parameter belongs to, or NULL. transfer none */
 /* scoped_name: or NULL, see graph/ortrain-scoped-name-private.h */
 gboolean ortrain_parameter_group_fits (OrtrainParameterGroup *self, const char *name, const char *scoped_name);
+/* The last group that a parameter belongs to, or NULL. transfer none */
 OrtrainParameterGroup *ortrain_optimizer_find_group (OrtrainOptimizer *self, const char *name, const char *scoped_name);
 /* Changes whenever groups are added. */
 guint ortrain_optimizer_get_n_groups (OrtrainOptimizer *self);

@@ -4,7 +4,8 @@
 #include "core/ortrain-object-list-private.h"
 #include "plan/ortrain-plan-tables-private.h"
 
-/* Immutable once the planner has returned it, but for `persistent`, which the session that owns the state fills in. */
+/* Immutable once it is returned to a session, but for `persistent`, which the session that owns the state fills in. Before that, the
+ * rooms above the planner set `n_layers` and `dropped_clusters`. */
 struct _OrtrainMemoryPlan
 {
   GObject parent_instance;
@@ -60,9 +61,9 @@ const char *ortrain_memory_plan_get_maker (const OrtrainMemoryPlan *self, const 
 /* Whether the backward pass computes it again. */
 gboolean ortrain_memory_plan_is_recomputed (const OrtrainMemoryPlan *self, const OrtrainPlanValue *value);
 
-/* What the kernels of all steps together do, by their own estimates. */
 /* The type of the first operand; UNDEFINED: it has none. */
 OrtrainDType ortrain_plan_step_get_dtype (const OrtrainPlanStep *step);
+/* Operations and bytes of all steps together, by the estimates of their kernels. */
 void ortrain_memory_plan_sum_work (const OrtrainMemoryPlan *self, double *flops, double *bytes_moved);
 /* [n_steps]: bytes of the arena that are live while a step runs. */
 gsize *ortrain_memory_plan_measure_steps (const OrtrainMemoryPlan *self);

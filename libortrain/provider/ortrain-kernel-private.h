@@ -47,7 +47,7 @@ typedef struct
   /* out, zero before the call */
   gsize workspace_bytes;
   guint64 inplace[ORTRAIN_KERNEL_MAX_OUTPUTS]; /* output k may be written over input i (same bytes) if bit i is set */
-  guint64 can_accumulate; /* output k: y += … when bit k of call->accumulate is set; it is then over no input */
+  guint64 can_accumulate; /* output k: y += … when bit k of call->accumulates is set; it is then over no input */
   double flops;           /* of one run */
   double bytes_moved;     /* read plus written, 0: the sum of the operands' */
   /* Of an operator with channels last: the bytes that the same operator in ONNX's order moves and this one does not, because

@@ -10,8 +10,8 @@
 #include "tensor/ortrain-tensor-dict.h"
 
 /* Runs one graph for any input shapes: keeps a plan and a program per key (input shapes and contents of deciding
- * inputs). Inference and training sessions are created of it; a training session has two (training graph, evaluation
- * graph) over one arena. Externally synchronised: one call at a time. */
+ * inputs). Inference and training sessions are created of it; a training session has one for each
+ * OrtrainTrainingRun over one arena. Externally synchronised: one call at a time. */
 typedef struct _OrtrainExecutor OrtrainExecutor;
 
 /* Address of a value in a persistent region (PARAMETER, GRADIENT, STATE, BUFFER), by the name of the graph value. Asked

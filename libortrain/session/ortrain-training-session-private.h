@@ -113,11 +113,11 @@ void ortrain_training_session_adopt (OrtrainTrainingSession *self);
 
 /* Keeps what others ask for without the claim. */
 void ortrain_training_session_note_scaler (OrtrainTrainingSession *self, const OrtrainScalerState *state);
-/* Takes the memory for parameters, gradients, state and buffers, unless that has been done. Before contents are needed. */
 /* One for each run over the graphs, [ORTRAIN_N_TRAINING_RUNS]; on an error all are NULL. */
 gboolean ortrain_training_session_make_executors (OrtrainTrainingSession *self, OrtrainTrainingGraph *graph,
                                                   OrtrainExecutor **executors, GError **error);
 void ortrain_training_session_free_executors (OrtrainExecutor **executors);
+/* Takes the memory for parameters, gradients, state and buffers, unless that has been done. Before contents are needed. */
 gboolean ortrain_training_session_take_memory (OrtrainTrainingSession *self, GError **error);
 /* For a caller who runs the steps and reads no gradients: makes updates immediate where the options leave that open and
  * nothing stands against it, which is noted otherwise. */
@@ -169,7 +169,6 @@ gboolean ortrain_training_session_run_train_and_update (OrtrainTrainingSession *
 /* Finds or creates the plan for these feeds, and binds them. */
 gboolean ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, OrtrainTrainingRun run,
                                               OrtrainTensorDict *feeds, GError **error);
-/* The same; where it fails, labels that are out of range are named first. */
 /* The size of the batch, 0 when no input has a first dimension that may vary. */
 gint64 ortrain_training_session_find_batch (OrtrainTrainingSession *self, OrtrainTensorDict *feeds);
 /* The plan of a batch of that size within a budget; any: that there is one is all that matters. */
@@ -178,6 +177,7 @@ OrtrainMemoryPlan *ortrain_training_session_try_batch (OrtrainTrainingSession *s
                                                        GError **error);
 /* Appends to an error of a budget that is too small what would help, and how much. */
 void ortrain_training_session_explain_budget (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, GError *error);
+/* Finds or creates the plan for these feeds, and binds them; where that fails, labels that are out of range are named first. */
 gboolean ortrain_training_session_bind_checked (OrtrainTrainingSession *self, OrtrainTrainingRun run,
                                                 OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);
 /* Transfer full. */

@@ -2,8 +2,8 @@
 #include "session/fixture.h"
 #include "simt/fake-cuda.h"
 
-#include "plan/ortrain-plan-tables-private.h"
 #include "plan/ortrain-memory-plan-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 
 #include <glib/gstdio.h>
 

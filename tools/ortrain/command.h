@@ -54,8 +54,7 @@ char *command_quote (const char *const *words);
 /* The parts of a command line that train, eval, plan and bench share. */
 /* name: NULL: adamw; state: of --optimizer-state, or NULL */
 OrtrainOptimizer *command_make_optimizer (const char *name, double learning_rate, const char *state, GError **error);
-/* "on", "off", "auto". */
-/* Of training or session options. */
+/* options: of training or of a session */
 gboolean command_set_precision (GObject *options, const char *name, GError **error);
 /* "1.5GiB" */
 gboolean command_parse_budget (const char *text, guint64 *bytes, GError **error);
