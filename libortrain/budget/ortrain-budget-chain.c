@@ -378,7 +378,7 @@ ortrain_budget_chain_measure (OrtrainBudgetSearch *search, OrtrainMemoryPlan *ba
       if (ok)
         profile_measure (&profiles[r], search, self, plan);
       guint8 *nodes = g_new (guint8, search->n_nodes + 1);
-      ortrain_recompute_find_again (search->graph, run, nodes);
+      ortrain_recompute_find_recomputed (search->graph, run, nodes);
       g_ptr_array_add (again, nodes);
       r++;
     }
@@ -405,7 +405,7 @@ read_runs (const OrtrainBudgetSearch *search, const OrtrainBudgetChain *self, co
     {
       const OrtrainValue *value = search->graph->values->pdata[v];
       if (value->producer == NULL || value->producer->phase != ORTRAIN_PHASE_FORWARD || self->always[v] ||
-          ortrain_recompute_lives_anyhow (value))
+          ortrain_recompute_is_free_to_keep (value))
         continue;
       const guint t = search->segment[v];
       const OrtrainChainBlock *block = &self->chain.blocks[t];

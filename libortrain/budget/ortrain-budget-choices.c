@@ -129,7 +129,7 @@ weigh_choice (const OrtrainBudgetSearch *self, OrtrainBudgetChoice *choice, Weig
 {
   g_autofree guint8 *again = g_new (guint8, self->n_nodes + 1);
   g_autofree gboolean *counted = g_new0 (gboolean, self->n_values + 1);
-  ortrain_recompute_find_again (self->graph, choice->run, again);
+  ortrain_recompute_find_recomputed (self->graph, choice->run, again);
   for (guint t = 0; t < self->n_nodes; t++)
     choice->work += __builtin_popcount (again[t]) * MAX (0, self->work[t]);
   for (guint s = 0; s < self->n_segments; s++)

@@ -63,7 +63,7 @@ static gboolean
 has_run (const Descent *self, const OrtrainValue *value)
 {
   return value != NULL && value->producer != NULL && value->producer->phase == ORTRAIN_PHASE_FORWARD &&
-         self->search->work[value->producer->mark] >= 0 && !ortrain_recompute_lives_anyhow (value);
+         self->search->work[value->producer->mark] >= 0 && !ortrain_recompute_is_free_to_keep (value);
 }
 
 static void
@@ -135,7 +135,7 @@ run_inputs_again (const Descent *self, const OrtrainNode *node, guint8 *run, gui
   for (guint i = 0; i < node->inputs->len; i++)
     {
       const OrtrainValue *input = node->inputs->pdata[i];
-      if (!has_run (self, input) || !ortrain_recompute_reads_again (node, i) ||
+      if (!has_run (self, input) || !ortrain_recompute_needs_input (node, i) ||
           ORTRAIN_RECOMPUTE_RUN (run[input->id]) == of || ORTRAIN_RECOMPUTE_RUN (run[input->id]) == 0)
         continue;
       run[input->id] = (guint8) of;

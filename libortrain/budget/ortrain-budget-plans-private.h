@@ -20,17 +20,19 @@ OrtrainMemoryPlan *ortrain_budget_plan_graph (OrtrainGraph *graph, const Ortrain
 /* The graph with values computed again in these runs (ortrain_recompute_apply ()); offloaded: [n_values], or NULL. */
 OrtrainGraph *ortrain_budget_apply_runs (OrtrainGraph *graph, const guint8 *run, const gboolean *offloaded,
                                          GError **error);
-/* takes_graph: overrides the one of the request. */
-OrtrainMemoryPlan *ortrain_budget_plan_variant (OrtrainGraph *graph, gboolean takes_graph,
+/* consumes_graph: overrides the one of the request. */
+OrtrainMemoryPlan *ortrain_budget_plan_variant (OrtrainGraph *graph, gboolean consumes_graph,
                                                 const OrtrainPlanRequest *request, const OrtrainBudget *budget,
                                                 GError **error);
 
 /* Booleans that wait for the backward pass lie in bits, where that takes less: graph and plan are replaced. */
-gboolean ortrain_budget_take_bits (OrtrainGraph **graph, OrtrainMemoryPlan **plan, const OrtrainPlanRequest *request,
-                                   const OrtrainBudget *budget, GError **error);
+gboolean ortrain_budget_try_bit_packing (OrtrainGraph **graph, OrtrainMemoryPlan **plan,
+                                         const OrtrainPlanRequest *request, const OrtrainBudget *budget,
+                                         GError **error);
 /* The runs ([n_values]) of level 1, and from level 2 on those where the input of a widening cast is kept instead of its
  * output. Empty: there are no layers. */
 GPtrArray *ortrain_budget_list_levels (OrtrainGraph *graph, OrtrainMemoryPlan *base, guint level, guint *n_layers);
 /* Replaces the plan by one with layers that are computed again, where that takes less. */
-gboolean ortrain_budget_take_level (OrtrainGraph *graph, OrtrainMemoryPlan **plan, const OrtrainPlanRequest *request,
-                                    const OrtrainBudget *budget, GError **error);
+gboolean ortrain_budget_apply_recompute_level (OrtrainGraph *graph, OrtrainMemoryPlan **plan,
+                                               const OrtrainPlanRequest *request, const OrtrainBudget *budget,
+                                               GError **error);

@@ -104,20 +104,20 @@ ortrain_budget_apply_runs (OrtrainGraph *graph, const guint8 *run, const gboolea
 }
 
 OrtrainMemoryPlan *
-ortrain_budget_plan_variant (OrtrainGraph *graph, gboolean takes_graph, const OrtrainPlanRequest *request,
+ortrain_budget_plan_variant (OrtrainGraph *graph, gboolean consumes_graph, const OrtrainPlanRequest *request,
                              const OrtrainBudget *budget, GError **error)
 {
   OrtrainPlanRequest of_variant = *request;
-  of_variant.takes_graph = takes_graph;
+  of_variant.consumes_graph = consumes_graph;
   return ortrain_budget_plan_graph (graph, &of_variant, budget, error);
 }
 
 /* Replaces the plan by that of another graph, where this takes less memory and gives the same bits as base. */
 static gboolean
-take_smaller (OrtrainMemoryPlan **plan, OrtrainGraph *other, gboolean takes_graph, OrtrainMemoryPlan *base,
+take_smaller (OrtrainMemoryPlan **plan, OrtrainGraph *other, gboolean consumes_graph, OrtrainMemoryPlan *base,
               const OrtrainPlanRequest *request, const OrtrainBudget *budget, gboolean *taken, GError **error)
 {
-  g_autoptr (OrtrainMemoryPlan) smaller = ortrain_budget_plan_variant (other, takes_graph, request, budget, error);
+  g_autoptr (OrtrainMemoryPlan) smaller = ortrain_budget_plan_variant (other, consumes_graph, request, budget, error);
   *taken = smaller != NULL && ortrain_budget_has_same_arithmetic (smaller, base) &&
            ortrain_memory_plan_get_peak_bytes (smaller) < ortrain_memory_plan_get_peak_bytes (*plan);
   if (*taken)
@@ -126,8 +126,8 @@ take_smaller (OrtrainMemoryPlan **plan, OrtrainGraph *other, gboolean takes_grap
 }
 
 gboolean
-ortrain_budget_take_bits (OrtrainGraph **graph, OrtrainMemoryPlan **plan, const OrtrainPlanRequest *request,
-                          const OrtrainBudget *budget, GError **error)
+ortrain_budget_try_bit_packing (OrtrainGraph **graph, OrtrainMemoryPlan **plan, const OrtrainPlanRequest *request,
+                                const OrtrainBudget *budget, GError **error)
 {
   g_autoptr (OrtrainGraph) packed = ortrain_graph_clone (*graph);
   g_autoptr (OrtrainMemoryPlan) base = g_object_ref (*plan);
@@ -166,8 +166,8 @@ ortrain_budget_list_levels (OrtrainGraph *graph, OrtrainMemoryPlan *base, guint 
 
 /* The graph is changed for the last one that is tried, where the caller gives it away. */
 gboolean
-ortrain_budget_take_level (OrtrainGraph *graph, OrtrainMemoryPlan **plan, const OrtrainPlanRequest *request,
-                           const OrtrainBudget *budget, GError **error)
+ortrain_budget_apply_recompute_level (OrtrainGraph *graph, OrtrainMemoryPlan **plan, const OrtrainPlanRequest *request,
+                                      const OrtrainBudget *budget, GError **error)
 {
   g_autoptr (OrtrainMemoryPlan) base = g_object_ref (*plan);
   guint n_layers;
@@ -176,7 +176,7 @@ ortrain_budget_take_level (OrtrainGraph *graph, OrtrainMemoryPlan **plan, const 
     {
       gboolean taken;
       g_autoptr (OrtrainGraph) layered =
-          i + 1 == list->len && request->takes_graph ? g_object_ref (graph) : ortrain_graph_clone (graph);
+          i + 1 == list->len && request->consumes_graph ? g_object_ref (graph) : ortrain_graph_clone (graph);
       if (!run_again (layered, list->pdata[i], NULL, error) ||
           !take_smaller (plan, layered, TRUE, base, request, budget, &taken, error))
         return FALSE;

@@ -5,7 +5,7 @@
 
 /* Plans of one graph at many shapes. What to keep of the forward pass is searched for once: what that found is tried for
  * shapes that come later, whose graphs have values of the same names, and a few others where passes depend on sizes. */
-typedef struct _OrtrainBudgetFamily OrtrainBudgetFamily;
+typedef struct _OrtrainBudgetFamily OrtrainPlanChoiceMemo;
 
 /* Of a value: the run of its node that the backward pass reads (recompute/ortrain-recompute-private.h), and whether it is
  * offloaded; and above these bits where its readers part. */
@@ -18,18 +18,19 @@ enum
 /* Transfer full; all [n_values]. */
 guint8 *ortrain_budget_make_fates (const guint8 *run, const gboolean *offloaded, guint n_values);
 
-OrtrainBudgetFamily *ortrain_budget_family_new (void);
-void ortrain_budget_family_free (OrtrainBudgetFamily *self);
+OrtrainPlanChoiceMemo *ortrain_plan_choice_memo_new (void);
+void ortrain_plan_choice_memo_free (OrtrainPlanChoiceMemo *self);
 /* Forgets all choices; those that are added are of this graph. searched: not looked up. */
-void ortrain_budget_family_begin (OrtrainBudgetFamily *self, OrtrainGraph *graph, gboolean searched);
-void ortrain_budget_family_add_fates (OrtrainBudgetFamily *self, const guint8 *fates); /* [n_values] */
+void ortrain_plan_choice_memo_begin (OrtrainPlanChoiceMemo *self, OrtrainGraph *graph, gboolean searched);
+void ortrain_plan_choice_memo_add_fates (OrtrainPlanChoiceMemo *self, const guint8 *fates); /* [n_values] */
 /* Transfer full: each choice, as the fates of the values of this graph, guint8 [n_values], which the caller frees. Unknown
  * values are kept. */
-GPtrArray *ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph);
+GPtrArray *ortrain_plan_choice_memo_list (const OrtrainPlanChoiceMemo *self, OrtrainGraph *graph);
 /* What a plan with the choice took of the arena, of what the choice promised: in the last plan that was made with it; 0 before. */
-double ortrain_budget_family_get_scale (const OrtrainBudgetFamily *self, guint choice);
-void ortrain_budget_family_set_scale (OrtrainBudgetFamily *self, guint choice, double scale);
-guint ortrain_budget_family_get_n_searches (const OrtrainBudgetFamily *self); /* how often it began with a search */
+double ortrain_plan_choice_memo_get_scale (const OrtrainPlanChoiceMemo *self, guint choice);
+void ortrain_plan_choice_memo_set_scale (OrtrainPlanChoiceMemo *self, guint choice, double scale);
+guint
+ortrain_plan_choice_memo_get_n_searches (const OrtrainPlanChoiceMemo *self); /* how often it began with a search */
 
 /* What a step may hold. */
 typedef struct
@@ -44,7 +45,7 @@ typedef struct
   gboolean offloads; /* values that are kept may leave the memory of a step until the backward pass */
   const gssize *persistent; /* [ORTRAIN_CATEGORY_OUTPUT + 1]: as ortrain_memory_plan_set_persistent; -1: the sums over
                              * the graph */
-  OrtrainBudgetFamily *family; /* or NULL: with each graph the search begins anew */
+  OrtrainPlanChoiceMemo *family; /* or NULL: with each graph the search begins anew */
   gboolean exceeds; /* the plan of another graph, with the same results and less that runs again, is known not to fit */
   /* NULL, or where a search that finds nothing leaves its plan with the lowest peak, if that is lower than that of the
    * plan that is there already. */

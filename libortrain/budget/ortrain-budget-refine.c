@@ -63,7 +63,7 @@ is_decided (const Refinement *self, guint v, const guint8 *again)
       const OrtrainUse use = value->uses.items[u];
       if (use.node->phase == ORTRAIN_PHASE_BACKWARD ||
           (use.node->phase == ORTRAIN_PHASE_FORWARD && again[use.node->mark] != 0 &&
-           ortrain_recompute_reads_again (use.node, use.index)))
+           ortrain_recompute_needs_input (use.node, use.index)))
         return TRUE;
     }
   return FALSE;
@@ -75,7 +75,7 @@ make_key (Refinement *self, const guint8 *run)
 {
   const guint n = self->search->n_values;
   guint8 *key = g_new (guint8, n + 1);
-  ortrain_recompute_find_again (self->search->graph, run, self->again);
+  ortrain_recompute_find_recomputed (self->search->graph, run, self->again);
   for (guint v = 0; v < n; v++)
     key[v] = is_decided (self, v, self->again) ? run[v] : G_MAXUINT8;
   return g_bytes_new_take (key, n);
@@ -156,7 +156,7 @@ run_inputs_again (Refinement *self, const OrtrainNode *node, guint8 *run, guint 
     {
       const OrtrainValue *input = node->inputs->pdata[i];
       if (input == NULL || input->producer == NULL || input->producer->phase != ORTRAIN_PHASE_FORWARD ||
-          self->search->work[input->producer->mark] < 0 || !ortrain_recompute_reads_again (node, i) ||
+          self->search->work[input->producer->mark] < 0 || !ortrain_recompute_needs_input (node, i) ||
           ORTRAIN_RECOMPUTE_RUN (run[input->id]) == of ||
           (with == WITH_UNDECIDED && is_decided (self, input->id, again)))
         continue;
@@ -188,13 +188,13 @@ static gboolean
 expand (Refinement *self, const guint8 *from, GError **error)
 {
   g_autofree guint8 *again = g_new (guint8, self->search->n_nodes + 1);
-  ortrain_recompute_find_again (self->search->graph, from, again);
+  ortrain_recompute_find_recomputed (self->search->graph, from, again);
   for (guint v = 0; v < self->search->n_values; v++)
     {
       const OrtrainValue *value = self->search->graph->values->pdata[v];
       const guint n_splits = MIN (ortrain_recompute_count_readers (value), MAX_SPLITS),
                   run = ORTRAIN_RECOMPUTE_RUN (from[v]);
-      if (!is_decided (self, v, again) || ortrain_recompute_lives_anyhow (value))
+      if (!is_decided (self, v, again) || ortrain_recompute_is_free_to_keep (value))
         continue;
       for (guint of = 0; of <= MIN (run + 1, MAX_RUN); of++)
         for (guint split = 0; split < MAX (n_splits, 1); split++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "budget/ortrain-budget-private.h"
 
-#include "budget/ortrain-budget-answer-private.h"
 #include "budget/ortrain-budget-plans-private.h"
 #include "budget/ortrain-budget-search-private.h"
+#include "budget/ortrain-plan-cache-entry-private.h"
 #include "budget/ortrain-recompute-choices-private.h"
 #include "plan/ortrain-memory-plan-private.h"
 #include "recompute/ortrain-pack-bits-private.h"
@@ -30,15 +30,15 @@ typedef struct
 
 /* The last, with which the least is kept, is one of them. */
 static void
-keep_choices (const GPtrArray *choices, OrtrainGraph *graph, OrtrainBudgetFamily *family)
+keep_choices (const GPtrArray *choices, OrtrainGraph *graph, OrtrainPlanChoiceMemo *family)
 {
   const guint n = choices->len, n_kept = MIN (n, MAX_KNOWN);
-  ortrain_budget_family_begin (family, graph, TRUE);
+  ortrain_plan_choice_memo_begin (family, graph, TRUE);
   for (guint k = 0; k < n_kept; k++)
     {
       const OrtrainBudgetChoice *choice = choices->pdata[(k + 1) * n / n_kept - 1];
       g_autofree guint8 *fates = ortrain_budget_make_fates (choice->run, choice->offloaded, graph->values->len);
-      ortrain_budget_family_add_fates (family, fates);
+      ortrain_plan_choice_memo_add_fates (family, fates);
     }
 }
 
@@ -70,9 +70,10 @@ plan_choice (OrtrainGraph *graph, const OrtrainBudgetChoice *choice, gboolean ov
 
 /* Whether a plan of the choice may fit, as those of other members of the family turned out. */
 static gboolean
-is_promising (const OrtrainBudgetChoice *choice, const OrtrainBudgetFamily *family, guint64 persistent, guint64 budget)
+is_promising (const OrtrainBudgetChoice *choice, const OrtrainPlanChoiceMemo *family, guint64 persistent,
+              guint64 budget)
 {
-  const double scale = LIKELY * ortrain_budget_family_get_scale (family, choice->index);
+  const double scale = LIKELY * ortrain_plan_choice_memo_get_scale (family, choice->index);
   const double arena = (double) choice->promise * scale;
   return (double) persistent + arena <= (double) budget;
 }
@@ -81,7 +82,7 @@ is_promising (const OrtrainBudgetChoice *choice, const OrtrainBudgetFamily *fami
  * none of the budget. */
 static gboolean
 try_choice (Search *self, OrtrainBudgetChoice *choice, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
-            OrtrainMemoryPlan *base, OrtrainBudgetFamily *family, OrtrainMemoryPlan **found, GError **error)
+            OrtrainMemoryPlan *base, OrtrainPlanChoiceMemo *family, OrtrainMemoryPlan **found, GError **error)
 {
   const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (base);
   const gsize left = budget->bytes > persistent ? (gsize) (budget->bytes - persistent) : 1;
@@ -101,8 +102,8 @@ try_choice (Search *self, OrtrainBudgetChoice *choice, const OrtrainPlanRequest 
       if (way == 1)
         choice->least = least;
       if (family != NULL && way == 1)
-        ortrain_budget_family_set_scale (family, choice->index,
-                                         (double) (least - persistent) / (double) MAX (choice->promise, 1));
+        ortrain_plan_choice_memo_set_scale (family, choice->index,
+                                            (double) (least - persistent) / (double) MAX (choice->promise, 1));
       if (fits || least < self->least)
         {
           self->least = least;
@@ -131,7 +132,7 @@ compare_promises (gconstpointer a, gconstpointer b)
  * NULL: those that are likely to fit come first, since each plan takes its time. */
 static gboolean
 try_choices (Search *self, const OrtrainPlanRequest *request, const OrtrainBudget *budget, OrtrainMemoryPlan *base,
-             OrtrainBudgetFamily *family, guint n_last, OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found,
+             OrtrainPlanChoiceMemo *family, guint n_last, OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found,
              GError **error)
 {
   const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (base);
@@ -220,7 +221,7 @@ restore (OrtrainBudgetSearch *search, GBytes *key, const OrtrainPlanRequest *req
 {
   guint8 digest[ORTRAIN_PLAN_DIGEST_BYTES];
   const guint n_values = search->n_values;
-  g_autoptr (OrtrainBudgetAnswer) answer = ortrain_budget_answer_lookup (key, n_values);
+  g_autoptr (OrtrainPlanCacheEntry) answer = ortrain_plan_cache_entry_lookup (key, n_values);
   g_autoptr (OrtrainMemoryPlan) plan = NULL;
   if (answer == NULL)
     return FALSE;
@@ -244,9 +245,9 @@ restore (OrtrainBudgetSearch *search, GBytes *key, const OrtrainPlanRequest *req
     return TRUE;
   *found = g_steal_pointer (&plan);
   if (budget->family != NULL)
-    ortrain_budget_family_begin (budget->family, search->graph, FALSE);
+    ortrain_plan_choice_memo_begin (budget->family, search->graph, FALSE);
   for (guint c = 0; c < answer->known->len && budget->family != NULL; c++)
-    ortrain_budget_family_add_fates (budget->family, answer->known->pdata[c]);
+    ortrain_plan_choice_memo_add_fates (budget->family, answer->known->pdata[c]);
   return TRUE;
 }
 
@@ -256,7 +257,7 @@ keep_answer (const Search *self, GBytes *key, const OrtrainBudget *budget, Ortra
 {
   const guint n_values = self->search.n_values;
   g_autofree guint8 *choice = NULL;
-  OrtrainBudgetAnswer answer = { .refused = ortrain_memory_plan_get_peak_bytes (plan) > budget->bytes };
+  OrtrainPlanCacheEntry answer = { .refused = ortrain_memory_plan_get_peak_bytes (plan) > budget->bytes };
   g_autoptr (GPtrArray) known = NULL;
   if (self->taken != NULL)
     {
@@ -265,11 +266,11 @@ keep_answer (const Search *self, GBytes *key, const OrtrainBudget *budget, Ortra
     }
   if (budget->family != NULL && !answer.refused)
     {
-      answer.known = known = ortrain_budget_family_list (budget->family, self->search.graph);
+      answer.known = known = ortrain_plan_choice_memo_list (budget->family, self->search.graph);
       g_ptr_array_set_free_func (known, g_free);
     }
   ortrain_memory_plan_compute_digest (plan, answer.digest);
-  ortrain_budget_answer_store (&answer, key, n_values);
+  ortrain_plan_cache_entry_store (&answer, key, n_values);
 }
 
 /* found: the cheapest plan that fits, or else NULL. smallest: replaced where a plan needs less. FALSE with an error that is none of
@@ -281,19 +282,19 @@ search_choices (OrtrainGraph *graph, OrtrainMemoryPlan *base, const OrtrainPlanR
   Search self = { 0 };
   OrtrainBudgetSearch *search = &self.search;
   g_autoptr (GPtrArray) earlier = NULL; /* kept alive: self.taken may be one of them */
-  OrtrainBudgetFamily *family = ortrain_budget_has_backward (base) ? budget->family : NULL;
+  OrtrainPlanChoiceMemo *family = ortrain_budget_has_backward (base) ? budget->family : NULL;
   gboolean ok = TRUE;
   ortrain_budget_search_init (search, graph, base, request->provider, budget->offloads);
   if (family != NULL)
     {
-      g_autoptr (GPtrArray) list = ortrain_budget_family_list (family, graph);
+      g_autoptr (GPtrArray) list = ortrain_plan_choice_memo_list (family, graph);
       for (guint c = 0; c < list->len; c++)
         ortrain_budget_search_add_fates (search, list->pdata[c]);
       ok = try_choices (&self, request, budget, base, family, 0, smallest, found, error);
       g_ptr_array_set_size (search->choices, 0);
     }
   const gboolean searches = ok && *found == NULL && ortrain_budget_has_backward (base);
-  g_autoptr (GBytes) key = searches ? ortrain_budget_answer_make_key (graph, base, request, budget) : NULL;
+  g_autoptr (GBytes) key = searches ? ortrain_plan_cache_entry_make_key (graph, base, request, budget) : NULL;
   if (searches && !restore (search, key, request, budget, base, smallest, found))
     {
       g_autoptr (OrtrainMemoryPlan) least = g_object_ref (base); /* whatever the family tried */
@@ -338,20 +339,20 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
   OrtrainPlanRequest for_base = *request;
   const gboolean has_booleans = ortrain_pack_bits_finds (source);
   const gboolean has_choices = budget->choices != NULL && budget->choices->len > 0;
-  for_base.takes_graph =
-      request->takes_graph && budget->bytes == 0 && budget->level == 0 && !has_choices && !has_booleans;
+  for_base.consumes_graph =
+      request->consumes_graph && budget->bytes == 0 && budget->level == 0 && !has_choices && !has_booleans;
   for_base.without_search = request->without_search || budget->exceeds;
   g_autoptr (OrtrainMemoryPlan) base = ortrain_budget_plan_graph (source, &for_base, budget, error);
   g_autoptr (OrtrainGraph) graph = g_object_ref (source);
-  if (base != NULL && has_booleans && !ortrain_budget_take_bits (&graph, &base, request, budget, error))
+  if (base != NULL && has_booleans && !ortrain_budget_try_bit_packing (&graph, &base, request, budget, error))
     return NULL;
   if (base != NULL && has_choices && ortrain_budget_has_backward (base) &&
       !ortrain_recompute_choices_take (budget->choices, &graph, &base, request, budget, error))
     return NULL;
   OrtrainPlanRequest for_level = *request;
-  for_level.takes_graph = request->takes_graph && budget->bytes == 0;
+  for_level.consumes_graph = request->consumes_graph && budget->bytes == 0;
   if (base != NULL && budget->level > 0 && ortrain_budget_has_backward (base) &&
-      !ortrain_budget_take_level (graph, &base, &for_level, budget, error))
+      !ortrain_budget_apply_recompute_level (graph, &base, &for_level, budget, error))
     return NULL;
   if (base == NULL || budget->bytes == 0 || ortrain_memory_plan_get_peak_bytes (base) <= budget->bytes)
     return g_steal_pointer (&base);

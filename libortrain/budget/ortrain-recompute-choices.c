@@ -5,7 +5,7 @@
 #include "core/ortrain-text-private.h"
 #include "plan/ortrain-memory-plan-private.h"
 #include "recompute/ortrain-recompute-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 static void
 choice_free (gpointer data)
@@ -33,7 +33,7 @@ ortrain_recompute_choices_new (const OrtrainRecomputeCandidates *candidates)
   for (guint c = 0; c < candidates->candidates->len; c++)
     {
       const OrtrainRecomputeCandidate *candidate = candidates->candidates->pdata[c];
-      const OrtrainRecomputeWay *way = &candidate->ways[candidate->strategy];
+      const OrtrainRecomputeOption *way = &candidate->ways[candidate->strategy];
       if (candidate->strategy == ORTRAIN_RECOMPUTE_STRATEGY_NONE)
         continue;
       OrtrainRecomputeChoice *choice = g_new0 (OrtrainRecomputeChoice, 1);
@@ -54,7 +54,7 @@ mark (OrtrainGraph *graph, const GPtrArray *names, gboolean *kept, gboolean keep
     {
       const OrtrainValue *value = ortrain_graph_find_value (graph, names->pdata[i]);
       if (value != NULL && value->producer != NULL && ortrain_recompute_may_run_again (value->producer) &&
-          !ortrain_recompute_lives_anyhow (value))
+          !ortrain_recompute_is_free_to_keep (value))
         kept[value->id] = keeps;
     }
 }
@@ -69,7 +69,7 @@ find_kept (const GPtrArray *self, OrtrainGraph *graph, GHashTable *taken)
     {
       const OrtrainValue *value = graph->values->pdata[v];
       /* a value that the backward pass does not read is only needed to compute others */
-      kept[v] = value->producer == NULL || ortrain_recompute_lives_anyhow (value) ||
+      kept[v] = value->producer == NULL || ortrain_recompute_is_free_to_keep (value) ||
                 ortrain_recompute_is_read_backward (value) || !ortrain_recompute_may_run_again (value->producer);
     }
   for (guint keeps = 0; keeps < 2; keeps++)

@@ -136,7 +136,7 @@ static gboolean
 is_kept_anyhow (const OrtrainValue *value)
 {
   return value->producer == NULL || ortrain_recompute_is_read_backward (value) ||
-         ortrain_recompute_lives_anyhow (value);
+         ortrain_recompute_is_free_to_keep (value);
 }
 
 /* ---- rows ---- */
@@ -331,7 +331,7 @@ opportunity_free (gpointer data)
 
 /* How much of an output is saved: all, but for what a cast is computed from. */
 static gint
-get_percent (const OrtrainRecomputeWay *way, const OrtrainValue *output)
+get_percent (const OrtrainRecomputeOption *way, const OrtrainValue *output)
 {
   if (way->casts->len != 1 || way->casts->pdata[0] != output->producer)
     return 100;
@@ -340,7 +340,7 @@ get_percent (const OrtrainRecomputeWay *way, const OrtrainValue *output)
 }
 
 static char *
-describe_outputs (const OrtrainRecomputeCandidate *candidate, const OrtrainRecomputeWay *way)
+describe_outputs (const OrtrainRecomputeCandidate *candidate, const OrtrainRecomputeOption *way)
 {
   GString *out = g_string_new (NULL);
   for (guint k = 0; k < candidate->outputs->len; k++)
@@ -517,7 +517,7 @@ analyze (OrtrainGraph *graph, OrtrainRecomputeReport *report, const GArray *requ
   const guint n_values = graph->values->len;
   g_autofree gint64 *bytes = ortrain_recompute_probe_bytes (graph);
   g_autofree gboolean *cheap = g_new (gboolean, n_values + 1), *automatic = g_new (gboolean, n_values + 1);
-  graph->n_together = 1; /* a cluster runs again of what is kept next to it */
+  graph->recompute_group_size = 1; /* a cluster runs again of what is kept next to it */
   ortrain_recompute_cut_cheap (graph, bytes, 0, cheap);
   for (guint v = 0; v < n_values; v++)
     automatic[v] = !cheap[v];

@@ -2,9 +2,9 @@
 #include "check/ortrain-check-report.h"
 
 #include "check/ortrain-diagnostic-private.h"
-#include "check/ortrain-enclosed-tensors-private.h"
 #include "check/ortrain-kernel-refusal-private.h"
 #include "check/ortrain-parameter-info-private.h"
+#include "check/ortrain-subgraph-tensors-private.h"
 #include "core/ortrain-field-private.h"
 #include "core/ortrain-object-list-private.h"
 #include "core/ortrain-text-private.h"
@@ -17,11 +17,11 @@
 #include "ops/ortrain-parameter-roles-private.h"
 #include "options/ortrain-session-options.h"
 #include "provider/ortrain-provider-private.h"
-#include "training-graph/ortrain-blocked-outputs-private.h"
-#include "training-graph/ortrain-merged-parameters-private.h"
+#include "training-graph/ortrain-nondifferentiable-outputs-private.h"
 #include "training-graph/ortrain-padding-rows-private.h"
 #include "training-graph/ortrain-parameter-choice-private.h"
 #include "training-graph/ortrain-repeated-parameters-private.h"
+#include "training-graph/ortrain-shared-constant-note-private.h"
 #include "training-graph/ortrain-stop-gradient-private.h"
 #include "training-graph/ortrain-uncertain-parameters-private.h"
 
@@ -317,11 +317,11 @@ list_parameters (OrtrainCheckReport *self, OrtrainModel *model, OrtrainGraph *gr
         ortrain_uncertain_parameters_add (&uncertain, role, is_trained);
       self->n_trainable += is_trained;
       if (is_trained)
-        ortrain_merged_parameters_add_note (role->value, notes);
+        ortrain_shared_constants_add_note (role->value, notes);
       n_constants += is_trained && origin->kind == ORTRAIN_ORIGIN_CONSTANT;
     }
   ortrain_uncertain_parameters_add_notes (&uncertain, notes);
-  ortrain_enclosed_tensors_list (model, graph, roles, ORTRAIN_OBJECT_LIST (self->parameters));
+  ortrain_subgraph_tensors_list (model, graph, roles, ORTRAIN_OBJECT_LIST (self->parameters));
   if (n_constants > 0)
     {
       g_autofree char *note =

@@ -164,7 +164,8 @@ struct _OrtrainGraph
                            by clones and subgraphs; or NULL */
   GPtrArray *notes;     /* of char *, for people: declarations that inference contradicts, what a loss found; or NULL */
   const char *gradients_kept; /* why gradients of parameters wait for the update phase; static, NULL: they do not */
-  guint n_together; /* segments of the forward pass between which the pass recompute-cheap keeps what is open; 0: it
+  guint
+      recompute_group_size; /* segments of the forward pass between which the pass recompute-cheap keeps what is open; 0: it
                                * chooses, and writes it here */
   gboolean spares_memory;  /* passes prefer less memory to less arithmetic */
   GHashTable *known_notes; /* the same, as a set; or NULL */

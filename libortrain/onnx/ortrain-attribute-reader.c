@@ -52,7 +52,7 @@ make_enclosure (const Ortrain__Ox__NodeProto *node, const char *attribute)
 }
 
 static gboolean
-read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char *name,
+read_attribute (OrtrainReaderState *state, OrtrainNameTable *scope, const char *name,
                 const Ortrain__Ox__AttributeProto *proto, const Ortrain__Ox__NodeProto *node, const char *owner,
                 OrtrainAttributes *attributes, GError **error)
 {
@@ -171,14 +171,14 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
 }
 
 gboolean
-ortrain_reader_read_attributes (OrtrainReaderState *state, OrtrainReaderScope *scope,
-                                const Ortrain__Ox__NodeProto *node, OrtrainAttributes *attributes, GError **error)
+ortrain_reader_read_attributes (OrtrainReaderState *state, OrtrainNameTable *scope, const Ortrain__Ox__NodeProto *node,
+                                OrtrainAttributes *attributes, GError **error)
 {
   g_autofree char *owner = ortrain_reader_describe (node);
   for (gsize i = 0; i < node->n_attribute; i++)
     {
       const Ortrain__Ox__AttributeProto *attribute = node->attribute[i];
-      OrtrainReaderScope *where = scope;
+      OrtrainNameTable *where = scope;
       if (ortrain_reader_text (attribute->name)[0] == '\0')
         return ortrain_reader_invalid (error, "An attribute of %s has no name", owner);
       if (ortrain_attributes_has (attributes, attribute->name))

@@ -13,20 +13,20 @@ typedef struct
   GPtrArray *defaults; /* of AttributeProto: values of attributes that a call does not give */
 } OrtrainReaderFunction;
 
-typedef struct _OrtrainReaderScope OrtrainReaderScope;
+typedef struct _OrtrainReaderScope OrtrainNameTable;
 
 /* A function being inlined. */
 typedef struct
 {
   const OrtrainReaderFunction *function;
   const Ortrain__Ox__NodeProto *node;
-  OrtrainReaderScope *caller;
+  OrtrainNameTable *caller;
 } OrtrainReaderCall;
 
 struct _OrtrainReaderScope
 {
   /* Of a subgraph: where captured values are; NULL for the outermost graph and for functions. */
-  OrtrainReaderScope *outer;
+  OrtrainNameTable *outer;
   OrtrainGraph *graph;
   GHashTable *names; /* name, as the file has it → OrtrainValue; NULL for an optional input that a call leaves out */
   GHashTable *results; /* in a function: name → the value in the caller's graph that an output becomes */
@@ -48,8 +48,8 @@ typedef struct
   const char *name;
 } OrtrainLeftOutBias;
 
-/* enclosure: GRefString, see OrtrainReaderScope */
-typedef OrtrainGraph *(*OrtrainReadGraphFunc) (OrtrainReaderState *state, OrtrainReaderScope *outer,
+/* enclosure: GRefString, see OrtrainNameTable */
+typedef OrtrainGraph *(*OrtrainReadGraphFunc) (OrtrainReaderState *state, OrtrainNameTable *outer,
                                                const Ortrain__Ox__GraphProto *proto, char *enclosure, GError **error);
 
 struct _OrtrainReaderState
@@ -95,22 +95,22 @@ ortrain_reader_domain (const char *domain)
   return domain == NULL || g_str_equal (domain, "ai.onnx") ? "" : domain;
 }
 
-/* onnx/ortrain-reader-scope.c */
+/* onnx/ortrain-name-table.c */
 /* The value that a name is defined for in this scope. In the model's own graph that is mostly the value of that name; not
  * one of those that functions add, though, which come after all others. */
-gboolean ortrain_reader_scope_find (const OrtrainReaderScope *self, const char *name, OrtrainValue **value);
-OrtrainValue *ortrain_reader_scope_lookup (const OrtrainReaderScope *self, const char *name); /* or NULL */
+gboolean ortrain_name_table_find (const OrtrainNameTable *self, const char *name, OrtrainValue **value);
+OrtrainValue *ortrain_name_table_lookup (const OrtrainNameTable *self, const char *name); /* or NULL */
 /* The value that a name means here; a value of an outer graph is captured by one of the same name without a producer.
  * FALSE if nothing has that name. */
-gboolean ortrain_reader_scope_resolve (OrtrainReaderScope *self, const char *name, OrtrainValue **value);
+gboolean ortrain_name_table_resolve (OrtrainNameTable *self, const char *name, OrtrainValue **value);
 /* Adds a name that the value has in the file. */
-void ortrain_reader_scope_insert (OrtrainReaderState *state, OrtrainReaderScope *self, const char *name,
-                                  OrtrainValue *value);
+void ortrain_name_table_insert (OrtrainReaderState *state, OrtrainNameTable *self, const char *name,
+                                OrtrainValue *value);
 /* The same, unless another value has the name already. owner: what defines it, for the message */
-gboolean ortrain_reader_scope_define (OrtrainReaderState *state, OrtrainReaderScope *self, const char *name,
-                                      OrtrainValue *value, const char *owner, GError **error);
+gboolean ortrain_name_table_define (OrtrainReaderState *state, OrtrainNameTable *self, const char *name,
+                                    OrtrainValue *value, const char *owner, GError **error);
 /* A name of the file as the graph has it. */
-char *ortrain_reader_scope_make_name (const OrtrainReaderScope *self, const char *name);
+char *ortrain_name_table_make_name (const OrtrainNameTable *self, const char *name);
 
 /* onnx/ortrain-type-reader.c */
 /* What a ValueInfo declares. needed: a type that is not supported keeps the graph from being used. */
@@ -121,10 +121,10 @@ gboolean ortrain_reader_read_type (OrtrainReaderState *state, OrtrainGraph *grap
 /* onnx/ortrain-initializer-reader.c */
 /* How often the model's graph and those in it read what is an initializer, or may become one. */
 gboolean ortrain_reader_find_uses (OrtrainReaderState *state, GError **error);
-gboolean ortrain_reader_read_initializers (OrtrainReaderState *state, OrtrainReaderScope *scope,
+gboolean ortrain_reader_read_initializers (OrtrainReaderState *state, OrtrainNameTable *scope,
                                            const Ortrain__Ox__GraphProto *proto, GError **error);
 /* Of a node of the outermost graph. *taken: nothing is left of it, its output is an initializer. */
-gboolean ortrain_reader_take_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope,
+gboolean ortrain_reader_take_initializer (OrtrainReaderState *state, OrtrainNameTable *scope,
                                           const Ortrain__Ox__NodeProto *node, gsize index, gboolean *taken,
                                           GError **error);
 
@@ -146,10 +146,10 @@ const OrtrainReaderFunction *ortrain_reader_find_function (OrtrainReaderState *s
                                                            const Ortrain__Ox__NodeProto *node);
 /* The attribute that a reference in a function's body means, and the scope in which its graphs are to be read. NULL:
  * the call does not give it, and neither does the function. */
-const Ortrain__Ox__AttributeProto *ortrain_reader_follow_reference (const char *name, OrtrainReaderScope **scope);
+const Ortrain__Ox__AttributeProto *ortrain_reader_follow_reference (const char *name, OrtrainNameTable **scope);
 void ortrain_reader_function_free (gpointer data);
 
-/* onnx/ortrain-scope-reader.c */
+/* onnx/ortrain-exporter-scopes.c */
 /* The module that a node is in, and what its initializers are called there, if the file says so. */
 void ortrain_reader_read_scope (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto, OrtrainNode *node);
 
@@ -158,5 +158,5 @@ void ortrain_reader_read_scope (OrtrainReaderState *state, const Ortrain__Ox__No
 void ortrain_reader_read_provenance (OrtrainReaderState *state);
 
 /* onnx/ortrain-attribute-reader.c */
-gboolean ortrain_reader_read_attributes (OrtrainReaderState *state, OrtrainReaderScope *scope,
+gboolean ortrain_reader_read_attributes (OrtrainReaderState *state, OrtrainNameTable *scope,
                                          const Ortrain__Ox__NodeProto *node, OrtrainAttributes *to, GError **error);

@@ -4,8 +4,8 @@
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
 
-static gboolean read_nodes (OrtrainReaderState *state, OrtrainReaderScope *scope, Ortrain__Ox__NodeProto **nodes,
-                            gsize n, GError **error);
+static gboolean read_nodes (OrtrainReaderState *state, OrtrainNameTable *scope, Ortrain__Ox__NodeProto **nodes, gsize n,
+                            GError **error);
 
 /* The nodes of the model's own graph (nodes is NULL) are unpacked when they are asked for: a pointer to one is good
  * until the next is. */
@@ -19,7 +19,7 @@ get_node (OrtrainReaderState *state, Ortrain__Ox__NodeProto **nodes, gsize index
 
 /* Defines the outputs of a node. *done is set if there is nothing left of it: its output is an initializer. */
 static gboolean
-define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node, gsize index,
+define_outputs (OrtrainReaderState *state, OrtrainNameTable *scope, const Ortrain__Ox__NodeProto *node, gsize index,
                 gboolean *done, GError **error)
 {
   g_autofree char *owner = ortrain_reader_describe (node);
@@ -42,29 +42,29 @@ define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
       OrtrainValue *value = scope->results != NULL ? g_hash_table_lookup (scope->results, name) : NULL;
       if (value == NULL)
         {
-          g_autofree char *full = ortrain_reader_scope_make_name (scope, name);
+          g_autofree char *full = ortrain_name_table_make_name (scope, name);
           value = ortrain_graph_new_value (scope->graph, full);
         }
       if (!scope->outermost && ortrain_reader_get_kind (node) == ORTRAIN_OP_KIND_CONSTANT)
         ortrain_value_set_enclosure (value, scope->enclosure);
-      if (!ortrain_reader_scope_define (state, scope, name, value, owner, error))
+      if (!ortrain_name_table_define (state, scope, name, value, owner, error))
         return FALSE;
     }
   return TRUE;
 }
 
 static gboolean
-resolve_input (OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node, const char *name, OrtrainValue **value,
+resolve_input (OrtrainNameTable *scope, const Ortrain__Ox__NodeProto *node, const char *name, OrtrainValue **value,
                GError **error)
 {
-  if (ortrain_reader_scope_resolve (scope, name, value))
+  if (ortrain_name_table_resolve (scope, name, value))
     return TRUE;
   g_autofree char *owner = ortrain_reader_describe (node);
   return ortrain_reader_invalid (error, "%s reads '%s', which no node computes", owner, ortrain_text_show (name));
 }
 
 static gboolean
-inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node,
+inline_function (OrtrainReaderState *state, OrtrainNameTable *scope, const Ortrain__Ox__NodeProto *node,
                  const OrtrainReaderFunction *function, GError **error)
 {
   const Ortrain__Ox__FunctionProto *proto = function->proto;
@@ -90,18 +90,18 @@ inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ort
   g_autofree char *plain = ortrain_reader_text (node->name)[0] != '\0'
                                ? g_strdup (node->name)
                                : g_strdup_printf ("%s.%" G_GUINT64_FORMAT, node->op_type, state->n_inlined);
-  g_autofree char *prefix = ortrain_reader_scope_make_name (scope, plain);
+  g_autofree char *prefix = ortrain_name_table_make_name (scope, plain);
   g_autofree char *shown = ortrain_text_quote (ortrain_reader_text (proto->name));
   g_autofree char *text = g_strdup_printf ("function '%s'", shown);
   g_autoptr (GRefString) enclosure = g_ref_string_new (text);
   OrtrainReaderCall call = { function, node, scope };
-  OrtrainReaderScope inner = { .graph = scope->graph,
-                               .names = names,
-                               .results = results,
-                               .call = &call,
-                               .prefix = prefix,
-                               .enclosure = enclosure,
-                               .function_depth = scope->function_depth + 1 };
+  OrtrainNameTable inner = { .graph = scope->graph,
+                             .names = names,
+                             .results = results,
+                             .call = &call,
+                             .prefix = prefix,
+                             .enclosure = enclosure,
+                             .function_depth = scope->function_depth + 1 };
   state->n_inlined++;
   for (gsize i = 0; i < proto->n_input; i++)
     {
@@ -112,7 +112,7 @@ inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ort
     }
   for (gsize i = 0; i < node->n_output; i++)
     {
-      OrtrainValue *value = ortrain_reader_scope_lookup (scope, node->output[i]);
+      OrtrainValue *value = ortrain_name_table_lookup (scope, node->output[i]);
       if (*node->output[i] != '\0' && !g_hash_table_contains (results, proto->output[i]))
         g_hash_table_insert (results, proto->output[i], value);
     }
@@ -123,7 +123,7 @@ inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ort
     {
       if (*node->output[i] == '\0')
         continue;
-      OrtrainValue *value = ortrain_reader_scope_lookup (scope, node->output[i]);
+      OrtrainValue *value = ortrain_name_table_lookup (scope, node->output[i]);
       OrtrainValue *from = g_hash_table_lookup (names, proto->output[i]);
       if (value->producer != NULL)
         continue;
@@ -137,7 +137,7 @@ inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ort
 }
 
 static gboolean
-read_node (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node, GError **error)
+read_node (OrtrainReaderState *state, OrtrainNameTable *scope, const Ortrain__Ox__NodeProto *node, GError **error)
 {
   /* Functions that call functions expand a few bytes to many nodes: their number stays in proportion to the file. */
   guint64 max_nodes = MIN (ortrain_model_limits_get_max_nodes (state->reader->limits),
@@ -157,12 +157,12 @@ read_node (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__
   for (gsize i = 0; i < node->n_input; i++)
     if (!resolve_input (scope, node, node->input[i], &inputs[i], error))
       return FALSE;
-  g_autofree char *name = ortrain_reader_scope_make_name (scope, ortrain_reader_text (node->name));
+  g_autofree char *name = ortrain_name_table_make_name (scope, ortrain_reader_text (node->name));
   OrtrainNode *created = ortrain_graph_new_node (scope->graph, ortrain_reader_domain (node->domain), node->op_type,
                                                  name, inputs, (guint) node->n_input, 0);
   for (gsize i = 0; i < node->n_output; i++)
     {
-      OrtrainValue *value = *node->output[i] != '\0' ? ortrain_reader_scope_lookup (scope, node->output[i]) : NULL;
+      OrtrainValue *value = *node->output[i] != '\0' ? ortrain_name_table_lookup (scope, node->output[i]) : NULL;
       if (value == NULL)
         continue;
       if (!ortrain_node_set_output (created, (guint) i, value))
@@ -179,8 +179,7 @@ read_node (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__
 }
 
 static gboolean
-read_nodes (OrtrainReaderState *state, OrtrainReaderScope *scope, Ortrain__Ox__NodeProto **nodes, gsize n,
-            GError **error)
+read_nodes (OrtrainReaderState *state, OrtrainNameTable *scope, Ortrain__Ox__NodeProto **nodes, gsize n, GError **error)
 {
   g_autofree gboolean *done = g_new0 (gboolean, n + 1);
   for (gsize i = 0; i < n; i++)
@@ -203,7 +202,7 @@ read_nodes (OrtrainReaderState *state, OrtrainReaderScope *scope, Ortrain__Ox__N
 /* ---- Graphs ---- */
 
 static gboolean
-read_inputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__GraphProto *proto, GError **error)
+read_inputs (OrtrainReaderState *state, OrtrainNameTable *scope, const Ortrain__Ox__GraphProto *proto, GError **error)
 {
   guint n_overridable = 0;
   for (gsize i = 0; i < proto->n_input; i++)
@@ -216,16 +215,16 @@ read_inputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain
       if (ortrain_reader_text (info->name)[0] == '\0')
         return ortrain_reader_invalid (error, "Input %" G_GSIZE_FORMAT " of graph '%s' has no name", i,
                                        ortrain_text_show (ortrain_reader_text (proto->name)));
-      OrtrainValue *initializer = ortrain_reader_scope_lookup (scope, info->name);
+      OrtrainValue *initializer = ortrain_name_table_lookup (scope, info->name);
       if (initializer != NULL && initializer->kind == ORTRAIN_VALUE_INITIALIZER)
         {
           n_overridable++;
           continue;
         }
       if (!ortrain_reader_read_type (state, scope->graph, info, TRUE, &dtype, dims, &rank, error) ||
-          !ortrain_reader_scope_define (state, scope, info->name,
-                                        ortrain_graph_new_input (scope->graph, info->name, dtype, dims, rank),
-                                        "the graph's inputs", error))
+          !ortrain_name_table_define (state, scope, info->name,
+                                      ortrain_graph_new_input (scope->graph, info->name, dtype, dims, rank),
+                                      "the graph's inputs", error))
         return FALSE;
     }
   if (n_overridable > 0 && scope->outermost)
@@ -240,13 +239,13 @@ read_inputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain
 }
 
 static gboolean
-read_outputs (OrtrainReaderScope *scope, const Ortrain__Ox__GraphProto *proto, GError **error)
+read_outputs (OrtrainNameTable *scope, const Ortrain__Ox__GraphProto *proto, GError **error)
 {
   for (gsize i = 0; i < proto->n_output; i++)
     {
       const char *name = ortrain_reader_text (proto->output[i]->name);
       OrtrainValue *value;
-      if (*name == '\0' || !ortrain_reader_scope_resolve (scope, name, &value) || value == NULL)
+      if (*name == '\0' || !ortrain_name_table_resolve (scope, name, &value) || value == NULL)
         return ortrain_reader_invalid (error, "No node computes output '%s' of graph '%s'", ortrain_text_show (name),
                                        ortrain_text_show (ortrain_reader_text (proto->name)));
       gboolean captured = value->kind == ORTRAIN_VALUE_COMPUTED && value->producer == NULL;
@@ -269,7 +268,7 @@ read_outputs (OrtrainReaderScope *scope, const Ortrain__Ox__GraphProto *proto, G
 
 /* Hints for inference. Bodies of control flow are inferred where they are put. */
 static gboolean
-read_declarations (OrtrainReaderState *state, const OrtrainReaderScope *scope, const Ortrain__Ox__GraphProto *proto,
+read_declarations (OrtrainReaderState *state, const OrtrainNameTable *scope, const Ortrain__Ox__GraphProto *proto,
                    GError **error)
 {
   if (scope->outer != NULL || state->reader->ignores_declarations)
@@ -281,7 +280,7 @@ read_declarations (OrtrainReaderState *state, const OrtrainReaderScope *scope, c
       OrtrainDType dtype;
       OrtrainDim dims[ORTRAIN_MAX_RANK];
       gint rank;
-      OrtrainValue *value = ortrain_reader_scope_lookup (scope, ortrain_reader_text (info->name));
+      OrtrainValue *value = ortrain_name_table_lookup (scope, ortrain_reader_text (info->name));
       if (value == NULL || value->kind != ORTRAIN_VALUE_COMPUTED || value->producer == NULL)
         continue;
       if (!ortrain_reader_read_type (state, scope->graph, info, is_output, &dtype, dims, &rank, error))
@@ -292,13 +291,13 @@ read_declarations (OrtrainReaderState *state, const OrtrainReaderScope *scope, c
 }
 
 static OrtrainGraph *
-read_graph (OrtrainReaderState *state, OrtrainReaderScope *outer, const Ortrain__Ox__GraphProto *proto, char *enclosure,
+read_graph (OrtrainReaderState *state, OrtrainNameTable *outer, const Ortrain__Ox__GraphProto *proto, char *enclosure,
             GError **error)
 {
   const Ortrain__Ox__ModelProto *model = state->reader->proto;
   g_autoptr (OrtrainGraph) graph = ortrain_graph_new (ortrain_reader_text (proto->name));
   g_autoptr (GHashTable) names = g_hash_table_new (g_str_hash, g_str_equal);
-  OrtrainReaderScope scope = {
+  OrtrainNameTable scope = {
     .outer = outer,
     .graph = graph,
     .names = names,

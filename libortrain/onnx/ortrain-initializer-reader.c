@@ -101,14 +101,13 @@ is_table_and_weight (OrtrainReaderState *state, const char *first, const char *s
  * parameter that a program hands on. The first stand at the beginning of the file; the second among the operators of the
  * program, or are a table and a weight. */
 static OrtrainValue *
-merged_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node,
-                    gsize index)
+merged_initializer (OrtrainReaderState *state, OrtrainNameTable *scope, const Ortrain__Ox__NodeProto *node, gsize index)
 {
   if (index >= state->n_leading_identities || node->n_input != 1 || node->n_output != 1 ||
       g_hash_table_contains (state->outputs, node->output[0]) ||
       GPOINTER_TO_UINT (g_hash_table_lookup (state->uses, node->input[0])) < 2)
     return NULL;
-  OrtrainValue *value = ortrain_reader_scope_lookup (scope, node->input[0]);
+  OrtrainValue *value = ortrain_name_table_lookup (scope, node->input[0]);
   if (value == NULL || value->kind != ORTRAIN_VALUE_INITIALIZER || !ortrain_dtype_is_floating (value->dtype) ||
       is_table_and_weight (state, node->input[0], node->output[0], value->tensor))
     return NULL;
@@ -117,14 +116,14 @@ merged_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope, const 
 
 /* The same after an export that wrote the initializer for this node: it is known by the name that it had before. */
 static gboolean
-take_separated (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node)
+take_separated (OrtrainReaderState *state, OrtrainNameTable *scope, const Ortrain__Ox__NodeProto *node)
 {
   if (ortrain_reader_get_kind (node) != ORTRAIN_OP_KIND_IDENTITY || node->n_input != 1 || node->n_output != 1 ||
       g_hash_table_contains (state->outputs, node->output[0]) ||
       g_hash_table_contains (state->outputs, node->input[0]) ||
       GPOINTER_TO_UINT (g_hash_table_lookup (state->uses, node->input[0])) != 1)
     return FALSE;
-  OrtrainValue *value = ortrain_reader_scope_lookup (scope, node->input[0]);
+  OrtrainValue *value = ortrain_name_table_lookup (scope, node->input[0]);
   g_autofree char *start = g_strconcat (node->output[0], ORTRAIN_SEPARATED_SUFFIX, NULL);
   if (value == NULL || value->kind != ORTRAIN_VALUE_INITIALIZER || !g_str_has_prefix (node->input[0], start) ||
       g_hash_table_contains (scope->graph->by_name, node->output[0]))
@@ -133,21 +132,21 @@ take_separated (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
   if (origin == NULL || origin->kind != ORTRAIN_ORIGIN_INITIALIZER)
     return FALSE;
   ortrain_value_rename (value, node->output[0]);
-  ortrain_reader_scope_insert (state, scope, node->input[0], value);
-  ortrain_reader_scope_insert (state, scope, node->output[0], value);
+  ortrain_name_table_insert (state, scope, node->input[0], value);
+  ortrain_name_table_insert (state, scope, node->output[0], value);
   ortrain_reader_add_origin (state, node->output[0], ORTRAIN_ORIGIN_SEPARATED, node->input[0]);
   return TRUE;
 }
 
 gboolean
-ortrain_reader_take_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope,
-                                 const Ortrain__Ox__NodeProto *node, gsize index, gboolean *taken, GError **error)
+ortrain_reader_take_initializer (OrtrainReaderState *state, OrtrainNameTable *scope, const Ortrain__Ox__NodeProto *node,
+                                 gsize index, gboolean *taken, GError **error)
 {
   *taken = FALSE;
   if (node->n_output != 1 || node->output[0][0] == '\0')
     return TRUE;
   const char *name = node->output[0];
-  if (ortrain_reader_scope_lookup (scope, name) == NULL && take_separated (state, scope, node))
+  if (ortrain_name_table_lookup (scope, name) == NULL && take_separated (state, scope, node))
     {
       *taken = TRUE;
       return TRUE;
@@ -160,7 +159,7 @@ ortrain_reader_take_initializer (OrtrainReaderState *state, OrtrainReaderScope *
     return TRUE;
   g_autofree char *owner = ortrain_reader_describe (node);
   OrtrainValue *value = ortrain_graph_new_initializer (scope->graph, name, tensor);
-  if (!ortrain_reader_scope_define (state, scope, name, value, owner, error))
+  if (!ortrain_name_table_define (state, scope, name, value, owner, error))
     return FALSE;
   ortrain_reader_add_origin (state, name, merged != NULL ? ORTRAIN_ORIGIN_IDENTITY : ORTRAIN_ORIGIN_CONSTANT,
                              merged != NULL ? merged->name : NULL);
@@ -250,7 +249,7 @@ ortrain_reader_find_uses (OrtrainReaderState *state, GError **error)
 /* ---- Initializers of the file ---- */
 
 gboolean
-ortrain_reader_read_initializers (OrtrainReaderState *state, OrtrainReaderScope *scope,
+ortrain_reader_read_initializers (OrtrainReaderState *state, OrtrainNameTable *scope,
                                   const Ortrain__Ox__GraphProto *proto, GError **error)
 {
   const gsize n_dense = scope->outermost ? state->reader->tensors->scan->initializers->len : proto->n_initializer;
@@ -284,7 +283,7 @@ ortrain_reader_read_initializers (OrtrainReaderState *state, OrtrainReaderScope 
         }
       OrtrainValue *value = tensor != NULL ? ortrain_graph_new_initializer (scope->graph, name, tensor)
                                            : ortrain_graph_new_value (scope->graph, name);
-      if (!ortrain_reader_scope_define (state, scope, name, value, "an initializer", error))
+      if (!ortrain_name_table_define (state, scope, name, value, "an initializer", error))
         return FALSE;
       if (!scope->outermost)
         ortrain_value_set_enclosure (value, scope->enclosure);

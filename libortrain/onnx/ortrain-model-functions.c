@@ -92,7 +92,7 @@ ortrain_reader_find_function (OrtrainReaderState *state, const Ortrain__Ox__Node
 }
 
 const Ortrain__Ox__AttributeProto *
-ortrain_reader_follow_reference (const char *name, OrtrainReaderScope **scope)
+ortrain_reader_follow_reference (const char *name, OrtrainNameTable **scope)
 {
   while ((*scope)->call != NULL)
     {

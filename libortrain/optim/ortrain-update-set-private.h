@@ -39,7 +39,7 @@ const double *ortrain_update_set_fill_scalars (OrtrainUpdateSet *self, guint64 s
                                                double gradient_scale, double max_norm, GError **error);
 gsize ortrain_update_set_get_n_scalars (OrtrainUpdateSet *self);
 /* Behind fill_scalars, which fills both with the same: what the update is run with if the one before it was left out. */
-void ortrain_update_set_fill_left_out (OrtrainUpdateSet *self, guint64 step, double factor);
+void ortrain_update_set_fill_skipped (OrtrainUpdateSet *self, guint64 step, double factor);
 gsize ortrain_update_set_get_n_written (OrtrainUpdateSet *self); /* of what was filled in, both */
 gsize ortrain_update_set_get_n_held (OrtrainUpdateSet *self);    /* … and of the memory that they are written to */
 /* As filled in last. */

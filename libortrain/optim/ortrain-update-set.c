@@ -258,7 +258,7 @@ ortrain_update_set_fill_scalars (OrtrainUpdateSet *self, guint64 step, double fa
 }
 
 void
-ortrain_update_set_fill_left_out (OrtrainUpdateSet *self, guint64 step, double factor)
+ortrain_update_set_fill_skipped (OrtrainUpdateSet *self, guint64 step, double factor)
 {
   fill_step (self, self->scalars + ORTRAIN_UPDATE_N_SCALARS (self->n), step, factor);
 }

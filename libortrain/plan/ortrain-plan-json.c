@@ -116,7 +116,7 @@ add_gradients (JsonBuilder *builder, OrtrainMemoryPlan *self)
  * The plan as a JSON object with the members `arena_bytes`, `host_arena_bytes`, `offloaded_bytes`, `lower_bound_bytes`,
  * `persistent_bytes`, `peak_bytes`, `n_steps`, `first_backward_step`, `first_update_step`, `flops`, `bytes_moved` and
  * `milliseconds` (of all steps), `peak` (`step`, `live_bytes` and, of a model, `node`, `operator` and `phase`), `gradients`
- * (`kept_because`, see [property@MemoryPlan:gradients-kept], and `parameters` whose gradients take memory for longer than
+ * (`deferral_reason`, see [property@MemoryPlan:gradients-kept], and `parameters` whose gradients take memory for longer than
  * one step for a reason of their own: `parameter`, `bytes`, `because`), `persistent` (bytes by category), `blocks` (a list
  * of objects with `name`, `category`, `offset`, `bytes`, `first`, `last`, `node` and `recomputed`: the blocks of the
  * arena), `recompute`, `offload` (`step` that copies a value out, its `name` and `bytes`), and `steps` (in the order of

@@ -15,7 +15,8 @@ typedef struct
 void ortrain_accumulation_free (gpointer accumulation);
 
 /* Adds an OrtrainAccumulation to `accumulations`. May insert nodes that copy. */
-gboolean ortrain_planning_accumulate_gradient (OrtrainPlanning *self, OrtrainValue *gradient, GPtrArray *accumulations,
-                                               GError **error);
+gboolean ortrain_planner_state_accumulate_gradient (OrtrainPlannerState *self, OrtrainValue *gradient,
+                                                    GPtrArray *accumulations, GError **error);
 /* Adds to `direct` the value that is to lie where the old contents do: the update, or a copy of it that is inserted. */
-gboolean ortrain_planning_write_update (OrtrainPlanning *self, OrtrainValue *update, GPtrArray *direct, GError **error);
+gboolean ortrain_planner_state_write_update (OrtrainPlannerState *self, OrtrainValue *update, GPtrArray *direct,
+                                             GError **error);

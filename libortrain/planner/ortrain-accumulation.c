@@ -6,7 +6,7 @@
 /* A node that copies or adds `from` into a new value, as soon as `after` has run, but not before the last node of an
  * earlier phase. */
 static OrtrainValue *
-insert_accumulate (OrtrainPlanning *self, OrtrainValue *from, const OrtrainNode *after, OrtrainPhase phase,
+insert_accumulate (OrtrainPlannerState *self, OrtrainValue *from, const OrtrainNode *after, OrtrainPhase phase,
                    GError **error)
 {
   OrtrainGraph *graph = self->graph;
@@ -24,16 +24,17 @@ insert_accumulate (OrtrainPlanning *self, OrtrainValue *from, const OrtrainNode 
     self->first[phase] = node;
   if (!ortrain_ops_infer_node (node, error))
     return NULL;
-  if (!ortrain_planning_prepare_node (self, node, error))
+  if (!ortrain_planner_state_prepare_node (self, node, error))
     return NULL;
-  ortrain_planning_node (self, node)->position = after != NULL ? ortrain_planning_node (self, after)->position : 0;
+  ortrain_planner_state_node (self, node)->position =
+      after != NULL ? ortrain_planner_state_node (self, after)->position : 0;
   return to;
 }
 
 /* What adds up to a gradient. */
 typedef struct
 {
-  OrtrainPlanning *planning;
+  OrtrainPlannerState *planning;
   GPtrArray *leaves, *merged, *values;
   GHashTable *makers; /* of the leaves: a kernel cannot add two results to one place */
   gboolean is_kept;   /* from step to step */
@@ -66,18 +67,18 @@ is_read_elsewhere (const OrtrainValue *gradient)
 /* Behind views, the node that makes the value, if the value may be built in place, being read by nobody but the chain
  * that leads to the gradient; or NULL. */
 static OrtrainNode *
-find_maker (OrtrainPlanning *self, const OrtrainValue *value, gboolean top)
+find_maker (OrtrainPlannerState *self, const OrtrainValue *value, gboolean top)
 {
   for (;; top = FALSE)
     {
       OrtrainNode *node = value->producer;
-      if (node == NULL || ortrain_planning_is_fixed (value) ||
+      if (node == NULL || ortrain_planner_state_is_fixed (value) ||
           (top ? is_read_elsewhere (value) : value->uses.n != 1 || value->is_output))
         return NULL;
-      const OrtrainFate fate = ortrain_planning_node (self, node)->fate;
-      if (fate == ORTRAIN_FATE_RUNS)
+      const OrtrainNodeDisposition fate = ortrain_planner_state_node (self, node)->fate;
+      if (fate == ORTRAIN_DISPOSITION_RUNS)
         return node;
-      if (fate != ORTRAIN_FATE_VIEW)
+      if (fate != ORTRAIN_DISPOSITION_VIEW)
         return NULL;
       value = node->inputs->pdata[0];
     }
@@ -117,7 +118,7 @@ gather_one (Gathering *self, OrtrainValue *value, gboolean top, GArray *pending)
   OrtrainNode *node = find_maker (self->planning, value, top);
   if (node == NULL || comes_too_early (self, node))
     return FALSE;
-  if (ortrain_planning_is_addition (node))
+  if (ortrain_planner_state_is_addition (node))
     {
       Frame frame = { value, node, 0 };
       g_array_append_val (pending, frame);
@@ -126,7 +127,7 @@ gather_one (Gathering *self, OrtrainValue *value, gboolean top, GArray *pending)
   const OrtrainValue *made = value;
   while (made->producer != node)
     made = made->producer->inputs->pdata[0];
-  if (!(ortrain_planning_node (self->planning, node)->kernel->can_accumulate >> made->output_index & 1) ||
+  if (!(ortrain_planner_state_node (self->planning, node)->kernel->can_accumulate >> made->output_index & 1) ||
       !g_hash_table_add (self->makers, node))
     return FALSE;
   g_ptr_array_add (self->leaves, (gpointer) made);
@@ -201,13 +202,13 @@ take_over (OrtrainGraph *graph, OrtrainValue *from, OrtrainValue *to)
 #define MOST_WAITING_BYTES 65536
 
 static gboolean
-can_run_last (OrtrainPlanning *self, const OrtrainValue *gradient, const OrtrainNode *copy)
+can_run_last (OrtrainPlannerState *self, const OrtrainValue *gradient, const OrtrainNode *copy)
 {
   gint64 dims[ORTRAIN_MAX_RANK], n_elements;
   gsize n_bytes;
-  const OrtrainPreparedKernel *kernel = ortrain_planning_node (self, copy)->kernel;
+  const OrtrainPreparedKernel *kernel = ortrain_planner_state_node (self, copy)->kernel;
   if (kernel == NULL || kernel->kernel->run_joined == NULL || copy->phase != ORTRAIN_PHASE_BACKWARD ||
-      !ortrain_planning_measure_value (gradient, dims, &n_elements, &n_bytes) || n_bytes > MOST_WAITING_BYTES)
+      !ortrain_planner_state_measure_value (gradient, dims, &n_elements, &n_bytes) || n_bytes > MOST_WAITING_BYTES)
     return FALSE;
   for (guint u = 0; u < gradient->uses.n; u++)
     if (gradient->uses.items[u].node->phase == copy->phase)
@@ -216,8 +217,8 @@ can_run_last (OrtrainPlanning *self, const OrtrainValue *gradient, const Ortrain
 }
 
 gboolean
-ortrain_planning_accumulate_gradient (OrtrainPlanning *self, OrtrainValue *gradient, GPtrArray *accumulations,
-                                      GError **error)
+ortrain_planner_state_accumulate_gradient (OrtrainPlannerState *self, OrtrainValue *gradient, GPtrArray *accumulations,
+                                           GError **error)
 {
   OrtrainAccumulation *accumulation = g_new0 (OrtrainAccumulation, 1);
   accumulation->leaves = g_ptr_array_new ();
@@ -241,10 +242,10 @@ ortrain_planning_accumulate_gradient (OrtrainPlanning *self, OrtrainValue *gradi
       g_ptr_array_add (accumulation->leaves, copy);
       g_ptr_array_add (accumulation->values, copy);
       gradient = copy;
-      ortrain_planning_node (self, copy->producer)->runs_last = can_run_last (self, copy, copy->producer);
+      ortrain_planner_state_node (self, copy->producer)->runs_last = can_run_last (self, copy, copy->producer);
     }
   for (guint i = 0; i < merged->len; i++)
-    ortrain_planning_node (self, merged->pdata[i])->fate = ORTRAIN_FATE_MERGED;
+    ortrain_planner_state_node (self, merged->pdata[i])->fate = ORTRAIN_DISPOSITION_MERGED;
   accumulation->gradient = gradient;
   return TRUE;
 }
@@ -252,16 +253,16 @@ ortrain_planning_accumulate_gradient (OrtrainPlanning *self, OrtrainValue *gradi
 /* The next contents of a parameter, a state or a buffer go straight to its place if their kernel runs after all other
  * readers of the old ones, and may write over what it reads; else a copy does it, after the last of them. */
 gboolean
-ortrain_planning_write_update (OrtrainPlanning *self, OrtrainValue *update, GPtrArray *direct, GError **error)
+ortrain_planner_state_write_update (OrtrainPlannerState *self, OrtrainValue *update, GPtrArray *direct, GError **error)
 {
   OrtrainValue *place = update->partner;
   OrtrainNode *maker = update->producer;
   const OrtrainNode *last = maker; /* of what has to run before */
   OrtrainPhase phase = maker != NULL ? maker->phase : ORTRAIN_PHASE_FORWARD;
-  gboolean possible = maker != NULL && !ortrain_planning_is_fixed (update) &&
-                      ortrain_planning_node (self, maker)->fate == ORTRAIN_FATE_RUNS &&
-                      ortrain_planning_same_form (update, place);
-  const gint32 maker_position = maker != NULL ? ortrain_planning_node (self, maker)->position : 0;
+  gboolean possible = maker != NULL && !ortrain_planner_state_is_fixed (update) &&
+                      ortrain_planner_state_node (self, maker)->fate == ORTRAIN_DISPOSITION_RUNS &&
+                      ortrain_planner_state_same_form (update, place);
+  const gint32 maker_position = maker != NULL ? ortrain_planner_state_node (self, maker)->position : 0;
 
   g_autoptr (GPtrArray) readers = g_ptr_array_new (); /* of the place, through views too */
   g_autoptr (GPtrArray) aliases = g_ptr_array_new ();
@@ -272,21 +273,21 @@ ortrain_planning_write_update (OrtrainPlanning *self, OrtrainValue *update, GPtr
       for (guint u = 0; u < alias->uses.n; u++)
         {
           OrtrainUse use = alias->uses.items[u];
-          if (ortrain_planning_node (self, use.node)->fate == ORTRAIN_FATE_VIEW)
+          if (ortrain_planner_state_node (self, use.node)->fate == ORTRAIN_DISPOSITION_VIEW)
             {
               if (use.index == 0)
                 g_ptr_array_add (aliases, use.node->outputs->pdata[0]);
               continue;
             }
-          const gint32 position = ortrain_planning_node (self, use.node)->position;
-          if (last == NULL || position > ortrain_planning_node (self, last)->position)
+          const gint32 position = ortrain_planner_state_node (self, use.node)->position;
+          if (last == NULL || position > ortrain_planner_state_node (self, last)->position)
             last = use.node;
           phase = MAX (phase, use.node->phase);
           g_ptr_array_add (readers, use.node);
           if (use.node == maker)
             possible =
                 possible && use.index < 64 &&
-                (ortrain_planning_node (self, maker)->kernel->inplace[update->output_index] >> use.index & 1) != 0;
+                (ortrain_planner_state_node (self, maker)->kernel->inplace[update->output_index] >> use.index & 1) != 0;
           else
             possible = possible && position < maker_position;
         }

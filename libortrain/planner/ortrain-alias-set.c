@@ -2,7 +2,7 @@
 #include "planner/ortrain-alias-set-private.h"
 
 void
-ortrain_planning_make_alias_sets (OrtrainPlanning *self)
+ortrain_planner_state_make_alias_sets (OrtrainPlannerState *self)
 {
   OrtrainGraph *graph = self->graph;
   self->n = graph->values->len;
@@ -18,7 +18,7 @@ ortrain_planning_make_alias_sets (OrtrainPlanning *self)
       self->root[i] = self->tail[i] = i;
       self->next[i] = ORTRAIN_NO_BUFFER;
       if (value->rank <= ORTRAIN_MAX_RANK)
-        ortrain_planning_measure_value (value, dims, &n_elements, &self->bytes[i]);
+        ortrain_planner_state_measure_value (value, dims, &n_elements, &self->bytes[i]);
       if (value->kind == ORTRAIN_VALUE_INPUT && value->tensor == NULL)
         self->region[i] = ORTRAIN_REGION_INPUT;
       else if (value->role == ORTRAIN_ROLE_PARAMETER && value->kind != ORTRAIN_VALUE_COMPUTED)
@@ -60,7 +60,7 @@ forget_reader (OrtrainAliasSetUse *use, const OrtrainNode *node)
 }
 
 void
-ortrain_planning_alias (OrtrainPlanning *self, const OrtrainValue *value, const OrtrainValue *to)
+ortrain_planner_state_alias (OrtrainPlannerState *self, const OrtrainValue *value, const OrtrainValue *to)
 {
   guint32 from = self->root[value->id], root = self->root[to->id];
   if (from == root)
@@ -80,7 +80,7 @@ ortrain_planning_alias (OrtrainPlanning *self, const OrtrainValue *value, const 
 }
 
 void
-ortrain_planning_measure_alias_sets (OrtrainPlanning *self)
+ortrain_planner_state_measure_alias_sets (OrtrainPlannerState *self)
 {
   g_clear_pointer (&self->use, g_free);
   self->use = g_new (OrtrainAliasSetUse, self->n + 1);
@@ -91,19 +91,20 @@ ortrain_planning_measure_alias_sets (OrtrainPlanning *self)
       const OrtrainValue *value = self->graph->values->pdata[i];
       OrtrainAliasSetUse *use = &self->use[self->root[i]];
       use->kept = use->kept || value->is_output;
-      if (value->producer != NULL && ortrain_planning_node (self, value->producer)->fate == ORTRAIN_FATE_RUNS)
-        use->last_write = MAX (use->last_write, ortrain_planning_node (self, value->producer)->position);
+      if (value->producer != NULL &&
+          ortrain_planner_state_node (self, value->producer)->fate == ORTRAIN_DISPOSITION_RUNS)
+        use->last_write = MAX (use->last_write, ortrain_planner_state_node (self, value->producer)->position);
       for (guint u = 0; u < value->uses.n; u++)
         {
           const OrtrainNode *node = value->uses.items[u].node;
-          if (ortrain_planning_node (self, node)->fate == ORTRAIN_FATE_RUNS)
-            add_reader (use, node, ortrain_planning_node (self, node)->position);
+          if (ortrain_planner_state_node (self, node)->fate == ORTRAIN_DISPOSITION_RUNS)
+            add_reader (use, node, ortrain_planner_state_node (self, node)->position);
         }
     }
 }
 
 static gboolean
-reads_alias_set (OrtrainPlanning *self, const OrtrainNode *node, guint32 root)
+reads_alias_set (OrtrainPlannerState *self, const OrtrainNode *node, guint32 root)
 {
   for (guint i = 0; i < node->inputs->len; i++)
     if (node->inputs->pdata[i] != NULL && self->root[((OrtrainValue *) node->inputs->pdata[i])->id] == root)
@@ -113,16 +114,16 @@ reads_alias_set (OrtrainPlanning *self, const OrtrainNode *node, guint32 root)
 
 /* z = a + b where a's kernel can add onto b: b is there before, and nobody else reads it after. */
 static gboolean
-can_accumulate_onto (OrtrainPlanning *self, const OrtrainNode *addition, const OrtrainValue *term,
+can_accumulate_onto (OrtrainPlannerState *self, const OrtrainNode *addition, const OrtrainValue *term,
                      const OrtrainValue *base)
 {
   const OrtrainNode *maker = term->producer;
-  if (maker == NULL || ortrain_planning_is_fixed (term) || term->is_output || term->uses.n != 1 ||
+  if (maker == NULL || ortrain_planner_state_is_fixed (term) || term->is_output || term->uses.n != 1 ||
       term->role != ORTRAIN_ROLE_NONE)
     return FALSE;
-  const OrtrainPlannedNode *info = ortrain_planning_node (self, maker);
+  const OrtrainPlannedNode *info = ortrain_planner_state_node (self, maker);
   const guint32 root = self->root[base->id];
-  if (info->fate != ORTRAIN_FATE_RUNS || !(info->kernel->can_accumulate >> term->output_index & 1) ||
+  if (info->fate != ORTRAIN_DISPOSITION_RUNS || !(info->kernel->can_accumulate >> term->output_index & 1) ||
       ((info->accumulates | info->gradients) >> term->output_index & 1) || self->root[term->id] != term->id ||
       self->region[root] != ORTRAIN_REGION_ARENA || self->bytes[root] != self->bytes[term->id] ||
       reads_alias_set (self, maker, root))
@@ -133,16 +134,16 @@ can_accumulate_onto (OrtrainPlanning *self, const OrtrainNode *addition, const O
 }
 
 static void
-add_edge (OrtrainPlanning *self, OrtrainNode *from, OrtrainNode *to)
+add_edge (OrtrainPlannerState *self, OrtrainNode *from, OrtrainNode *to)
 {
   const OrtrainOrderEdge edge = { from, to };
-  if (from != to && ortrain_planning_node (self, from)->fate == ORTRAIN_FATE_RUNS)
+  if (from != to && ortrain_planner_state_node (self, from)->fate == ORTRAIN_DISPOSITION_RUNS)
     g_array_append_val (self->edges, edge);
 }
 
 /* All nodes that make or read a member of the set run before `node`, which overwrites it. */
 static void
-run_after_alias_set (OrtrainPlanning *self, guint32 root, OrtrainNode *node)
+run_after_alias_set (OrtrainPlannerState *self, guint32 root, OrtrainNode *node)
 {
   for (guint32 i = root; i != ORTRAIN_NO_BUFFER; i = self->next[i])
     {
@@ -155,7 +156,7 @@ run_after_alias_set (OrtrainPlanning *self, guint32 root, OrtrainNode *node)
 }
 
 void
-ortrain_planning_merge_addition (OrtrainPlanning *self, OrtrainNode *node)
+ortrain_planner_state_merge_addition (OrtrainPlannerState *self, OrtrainNode *node)
 {
   /* A kernel that adds into its output rounds once; a separate addition after it rounds twice. The choice must not depend on
    * the nodes that run again in the backward pass, or training would have other bits with less memory. Readers of a value of
@@ -164,7 +165,7 @@ ortrain_planning_merge_addition (OrtrainPlanning *self, OrtrainNode *node)
   if (is_of_training && (node->phase == ORTRAIN_PHASE_FORWARD || node->recomputes != NULL))
     return;
   /* Two terms: one lies still, the other is added. Longer sums come as chains. */
-  if (node->inputs->len != 2 || !ortrain_planning_is_addition (node) ||
+  if (node->inputs->len != 2 || !ortrain_planner_state_is_addition (node) ||
       node->inputs->pdata[0] == node->inputs->pdata[1])
     return;
   const guint32 sum = ((OrtrainValue *) node->outputs->pdata[0])->id;
@@ -175,22 +176,22 @@ ortrain_planning_merge_addition (OrtrainPlanning *self, OrtrainNode *node)
       OrtrainValue *term = node->inputs->pdata[i], *base = node->inputs->pdata[1 - i];
       if (!can_accumulate_onto (self, node, term, base))
         continue;
-      ortrain_planning_node (self, term->producer)->accumulates |= (guint64) 1 << term->output_index;
-      ortrain_planning_node (self, node)->fate = ORTRAIN_FATE_MERGED;
+      ortrain_planner_state_node (self, term->producer)->accumulates |= (guint64) 1 << term->output_index;
+      ortrain_planner_state_node (self, node)->fate = ORTRAIN_DISPOSITION_MERGED;
       run_after_alias_set (self, self->root[base->id], term->producer);
       forget_reader (&self->use[self->root[base->id]], node);
       forget_reader (&self->use[self->root[term->id]], node);
       self->use[sum].last_write = -1;
-      ortrain_planning_alias (self, term, base);
-      ortrain_planning_alias (self, node->outputs->pdata[0], base);
+      ortrain_planner_state_alias (self, term, base);
+      ortrain_planner_state_alias (self, node->outputs->pdata[0], base);
       return;
     }
 }
 
 void
-ortrain_planning_run_in_place (OrtrainPlanning *self, OrtrainNode *node)
+ortrain_planner_state_run_in_place (OrtrainPlannerState *self, OrtrainNode *node)
 {
-  OrtrainPlannedNode *info = ortrain_planning_node (self, node);
+  OrtrainPlannedNode *info = ortrain_planner_state_node (self, node);
   for (guint k = 0; k < node->outputs->len; k++)
     {
       OrtrainValue *output = node->outputs->pdata[k];
@@ -223,7 +224,7 @@ ortrain_planning_run_in_place (OrtrainPlanning *self, OrtrainNode *node)
           const OrtrainAliasSetUse *use = &self->use[root];
           if (use->kept || use->last_read != info->position || use->last_write >= info->position)
             continue;
-          ortrain_planning_alias (self, output, input);
+          ortrain_planner_state_alias (self, output, input);
           break;
         }
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "planner/ortrain-liveness-private.h"
+#include "planner/ortrain-execution-order-private.h"
 
 /* Moves tasks of an order, which is valid and stays so, within their phases, as long as that lowers the peak. order:
  * [n_tasks]. Returns the peak. Deterministic. */

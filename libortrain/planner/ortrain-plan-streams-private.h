@@ -8,4 +8,4 @@
 
 /* From the tables of values and steps: fills stream, waits and n_joined, and extends lifetimes: to the last step that may
  * run while another stream still reads or writes a value, and over all steps that may run together. */
-void ortrain_planning_make_streams (OrtrainPlanning *self);
+void ortrain_planner_state_make_streams (OrtrainPlannerState *self);

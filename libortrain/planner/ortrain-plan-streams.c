@@ -287,7 +287,7 @@ join_steps (OrtrainMemoryPlan *plan)
 }
 
 void
-ortrain_planning_make_streams (OrtrainPlanning *self)
+ortrain_planner_state_make_streams (OrtrainPlannerState *self)
 {
   OrtrainMemoryPlan *plan = self->plan;
   Streams streams = { .plan = plan };

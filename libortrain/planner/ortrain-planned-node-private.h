@@ -8,16 +8,16 @@
 
 typedef enum
 {
-  ORTRAIN_FATE_RUNS,
-  ORTRAIN_FATE_VIEW,   /* its output is its input's memory */
-  ORTRAIN_FATE_MERGED, /* an addition that its operands' kernels do, one adding onto the other */
-  ORTRAIN_FATE_FOLDED, /* contents of all outputs are known, or there is nothing in them */
-} OrtrainFate;
+  ORTRAIN_DISPOSITION_RUNS,
+  ORTRAIN_DISPOSITION_VIEW,   /* its output is its input's memory */
+  ORTRAIN_DISPOSITION_MERGED, /* an addition that its operands' kernels do, one adding onto the other */
+  ORTRAIN_DISPOSITION_FOLDED, /* contents of all outputs are known, or there is nothing in them */
+} OrtrainNodeDisposition;
 
 typedef struct
 {
   OrtrainNode *node;
-  OrtrainFate fate;
+  OrtrainNodeDisposition fate;
   guint64 accumulates, gradients; /* bit k: output k; see OrtrainPlanStep */
   OrtrainPreparedKernel *kernel;  /* kept by the plan; NULL: nothing runs */
   gint32 position;                /* in the graph, then in the chosen order */
@@ -56,32 +56,34 @@ typedef struct
   /* Alias sets, by value id. */
   guint32 *root, *next, *tail; /* next: list of members; tail: of a root, its last member */
   OrtrainRegion *region;       /* of a root */
-  OrtrainAliasSetUse *use;     /* indexed by root, see ortrain_planning_measure_alias_sets () */
+  OrtrainAliasSetUse *use;     /* indexed by root, see ortrain_planner_state_measure_alias_sets () */
   gsize *bytes;
-} OrtrainPlanning;
+} OrtrainPlannerState;
 
 static inline OrtrainPlannedNode *
-ortrain_planning_node (OrtrainPlanning *self, const OrtrainNode *node)
+ortrain_planner_state_node (OrtrainPlannerState *self, const OrtrainNode *node)
 {
   return self->infos->pdata[node->mark];
 }
 
 /* Its contents are there before the first step. */
 static inline gboolean
-ortrain_planning_is_fixed (const OrtrainValue *value)
+ortrain_planner_state_is_fixed (const OrtrainValue *value)
 {
   return value->kind != ORTRAIN_VALUE_COMPUTED || value->tensor != NULL;
 }
 
 /* Finds the node's kernel, and asks it what it needs. */
-gboolean ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError **error);
+gboolean ortrain_planner_state_prepare_node (OrtrainPlannerState *self, OrtrainNode *node, GError **error);
 void ortrain_planned_node_free (gpointer info);
 
 /* FALSE if there are no numbers for its shape, or memory cannot be that large. dims: [ORTRAIN_MAX_RANK] */
-gboolean ortrain_planning_measure_value (const OrtrainValue *value, gint64 *dims, gint64 *n_elements, gsize *bytes);
-gboolean ortrain_planning_same_form (const OrtrainValue *a, const OrtrainValue *b); /* type and shape */
+gboolean ortrain_planner_state_measure_value (const OrtrainValue *value, gint64 *dims, gint64 *n_elements,
+                                              gsize *bytes);
+gboolean ortrain_planner_state_same_form (const OrtrainValue *a, const OrtrainValue *b); /* type and shape */
 /* A sum of floating-point terms that all have the form of the result. */
-gboolean ortrain_planning_is_addition (const OrtrainNode *node);
+gboolean ortrain_planner_state_is_addition (const OrtrainNode *node);
 
 /* Sets an error that names the node; returns FALSE. */
-gboolean ortrain_planning_fail (GError **error, OrtrainPlanError code, const OrtrainNode *node, const char *message);
+gboolean ortrain_planner_state_fail (GError **error, OrtrainPlanError code, const OrtrainNode *node,
+                                     const char *message);

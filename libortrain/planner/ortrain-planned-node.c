@@ -15,7 +15,7 @@ ortrain_planned_node_free (gpointer data)
 }
 
 gboolean
-ortrain_planning_fail (GError **error, OrtrainPlanError code, const OrtrainNode *node, const char *message)
+ortrain_planner_state_fail (GError **error, OrtrainPlanError code, const OrtrainNode *node, const char *message)
 {
   g_autofree char *text = ortrain_node_describe (node);
   g_set_error (error, ORTRAIN_PLAN_ERROR, code, "%s: %s", text, message);
@@ -23,7 +23,7 @@ ortrain_planning_fail (GError **error, OrtrainPlanError code, const OrtrainNode 
 }
 
 gboolean
-ortrain_planning_measure_value (const OrtrainValue *value, gint64 *dims, gint64 *n_elements, gsize *bytes)
+ortrain_planner_state_measure_value (const OrtrainValue *value, gint64 *dims, gint64 *n_elements, gsize *bytes)
 {
   gsize n;
   if (!ortrain_value_get_static_dims (value, dims) ||
@@ -41,20 +41,20 @@ is_constant (const OrtrainValue *value)
 }
 
 gboolean
-ortrain_planning_same_form (const OrtrainValue *a, const OrtrainValue *b)
+ortrain_planner_state_same_form (const OrtrainValue *a, const OrtrainValue *b)
 {
   return a->dtype == b->dtype && ortrain_value_same_shape (a, b);
 }
 
 gboolean
-ortrain_planning_is_addition (const OrtrainNode *node)
+ortrain_planner_state_is_addition (const OrtrainNode *node)
 {
   const OrtrainValue *y = ortrain_node_output (node, 0);
   if (y == NULL || !ortrain_node_has_flag (node, ORTRAIN_OP_SUM) || node->inputs->len < 2 ||
       !ortrain_dtype_is_floating (y->dtype))
     return FALSE;
   for (guint i = 0; i < node->inputs->len; i++)
-    if (node->inputs->pdata[i] == NULL || !ortrain_planning_same_form (node->inputs->pdata[i], y))
+    if (node->inputs->pdata[i] == NULL || !ortrain_planner_state_same_form (node->inputs->pdata[i], y))
       return FALSE;
   return TRUE;
 }
@@ -67,11 +67,11 @@ fill_operand (const OrtrainNode *node, const OrtrainValue *value, gint64 **dims,
   if (value == NULL)
     return TRUE;
   if (value->rank > ORTRAIN_MAX_RANK ||
-      !ortrain_planning_measure_value (value, *dims, &operand->n_elements, &operand->n_bytes))
+      !ortrain_planner_state_measure_value (value, *dims, &operand->n_elements, &operand->n_bytes))
     {
       g_autofree char *text = ortrain_value_describe (value);
       g_autofree char *message = g_strdup_printf ("'%s' has no size in numbers", text);
-      return ortrain_planning_fail (error, ORTRAIN_PLAN_ERROR_INVALID, node, message);
+      return ortrain_planner_state_fail (error, ORTRAIN_PLAN_ERROR_INVALID, node, message);
     }
   operand->dtype = value->dtype;
   operand->rank = (guint) value->rank;
@@ -83,7 +83,7 @@ fill_operand (const OrtrainNode *node, const OrtrainValue *value, gint64 **dims,
 }
 
 static OrtrainPlannedNode *
-add_info (OrtrainPlanning *self, OrtrainNode *node)
+add_info (OrtrainPlannerState *self, OrtrainNode *node)
 {
   OrtrainPlannedNode *info = g_new0 (OrtrainPlannedNode, 1);
   info->node = node;
@@ -94,7 +94,7 @@ add_info (OrtrainPlanning *self, OrtrainNode *node)
 
 /* Of one node, the same memory for all. */
 static OrtrainOperand *
-reserve_operands (OrtrainPlanning *self, guint n)
+reserve_operands (OrtrainPlannerState *self, guint n)
 {
   if (n > self->n_reserved || self->operands == NULL)
     {
@@ -106,7 +106,7 @@ reserve_operands (OrtrainPlanning *self, guint n)
 }
 
 gboolean
-ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError **error)
+ortrain_planner_state_prepare_node (OrtrainPlannerState *self, OrtrainNode *node, GError **error)
 {
   OrtrainPlannedNode *info = add_info (self, node);
   const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
@@ -116,23 +116,24 @@ ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError 
       const OrtrainValue *output = node->outputs->pdata[k];
       gint64 output_dims[ORTRAIN_MAX_RANK], n_elements;
       gsize n_bytes;
-      folded =
-          folded && (output == NULL || output->tensor != NULL ||
-                     (output->rank <= ORTRAIN_MAX_RANK &&
-                      ortrain_planning_measure_value (output, output_dims, &n_elements, &n_bytes) && n_elements == 0));
+      folded = folded &&
+               (output == NULL || output->tensor != NULL ||
+                (output->rank <= ORTRAIN_MAX_RANK &&
+                 ortrain_planner_state_measure_value (output, output_dims, &n_elements, &n_bytes) && n_elements == 0));
     }
   if (folded)
     {
-      info->fate = ORTRAIN_FATE_FOLDED;
+      info->fate = ORTRAIN_DISPOSITION_FOLDED;
       return TRUE;
     }
   if (ortrain_node_is_view (node))
     {
-      info->fate = ORTRAIN_FATE_VIEW;
+      info->fate = ORTRAIN_DISPOSITION_VIEW;
       return TRUE;
     }
   if (n_outputs > ORTRAIN_KERNEL_MAX_OUTPUTS)
-    return ortrain_planning_fail (error, ORTRAIN_PLAN_ERROR_NO_KERNEL, node, "more outputs than a kernel can have");
+    return ortrain_planner_state_fail (error, ORTRAIN_PLAN_ERROR_NO_KERNEL, node,
+                                       "more outputs than a kernel can have");
 
   OrtrainOperand *operands = reserve_operands (self, n_inputs + n_outputs);
   gint64 *next = self->dims;

@@ -10,7 +10,7 @@ typedef struct
   OrtrainKernelCache *cache;      /* of prepared kernels; or NULL */
   gboolean keep_outputs_in_arena; /* graph outputs stay in the arena (training) instead of REGION_OUTPUT */
   gboolean two_streams;           /* chains of nodes that do not depend on each other run on two streams */
-  gboolean takes_graph;           /* the plan is of the graph itself, which changes and is of no use to others then */
+  gboolean consumes_graph;        /* the plan is of the graph itself, which changes and is of no use to others then */
   gboolean overlaps_offloads;     /* other steps run meanwhile, which takes memory for longer */
   gboolean lowers_peak;           /* the order of steps is searched further around the peak */
   gsize useless_above;     /* a larger arena is as good as none: then there is no search for places; 0: any is of use */

@@ -15,7 +15,7 @@
 G_STATIC_ASSERT (ORTRAIN_N_PHASES <= ORTRAIN_ORDER_MAX_PHASES);
 
 gboolean
-ortrain_planning_is_copy_of_feed (const OrtrainNode *node)
+ortrain_planner_state_is_copy_of_feed (const OrtrainNode *node)
 {
   const OrtrainValue *source = node != NULL && node->inputs->len > 0 ? node->inputs->pdata[0] : NULL;
   return source != NULL && ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_COPY &&
@@ -26,7 +26,7 @@ ortrain_planning_is_copy_of_feed (const OrtrainNode *node)
 /* What was offloaded is read back so long before its first reader that other steps take about as long as the copy. Not
  * before another value, nor in an earlier phase. */
 static void
-prefetch (OrtrainPlanning *self, gpointer *sorted, guint n)
+prefetch (OrtrainPlannerState *self, gpointer *sorted, guint n)
 {
   const OrtrainProvider *provider = self->request->provider;
   const double weight = ortrain_device_speed_get_bytes (&provider->speed) / provider->klass->offload_bytes_per_second;
@@ -40,7 +40,7 @@ prefetch (OrtrainPlanning *self, gpointer *sorted, guint n)
       for (; to > 0 && left > 0; to--)
         {
           const OrtrainNode *before = sorted[to - 1];
-          const OrtrainPlannedNode *info = ortrain_planning_node (self, before);
+          const OrtrainPlannedNode *info = ortrain_planner_state_node (self, before);
           if (before->phase != node->phase || ortrain_node_get_kind (before) == ORTRAIN_OP_KIND_RELOAD)
             break;
           if (info->kernel != NULL)
@@ -52,12 +52,12 @@ prefetch (OrtrainPlanning *self, gpointer *sorted, guint n)
     }
 }
 
-/* The blocks that the node may write its output over, as ortrain_planning_run_in_place () will have it if it reads them
+/* The blocks that the node may write its output over, as ortrain_planner_state_run_in_place () will have it if it reads them
  * last. */
 static void
-describe_in_place (OrtrainPlanning *self, OrtrainOrderProblem *problem, const OrtrainNode *node, guint output)
+describe_in_place (OrtrainPlannerState *self, OrtrainOrderProblem *problem, const OrtrainNode *node, guint output)
 {
-  const OrtrainPlannedNode *info = ortrain_planning_node (self, node);
+  const OrtrainPlannedNode *info = ortrain_planner_state_node (self, node);
   const guint32 made = ((OrtrainValue *) node->outputs->pdata[output])->id;
   OrtrainTaskBlock *block = &problem->blocks[made];
   if (self->root[made] != made || info->kernel == NULL || (info->accumulates >> output & 1))
@@ -72,7 +72,7 @@ describe_in_place (OrtrainPlanning *self, OrtrainOrderProblem *problem, const Or
 }
 
 static void
-choose_order (OrtrainPlanning *self)
+choose_order (OrtrainPlannerState *self)
 {
   GPtrArray *nodes = self->graph->nodes;
   g_autoptr (OrtrainOrderProblem) problem = ortrain_order_problem_new (nodes->len, self->n);
@@ -87,7 +87,7 @@ choose_order (OrtrainPlanning *self)
   for (guint t = 0; t < nodes->len; t++)
     {
       OrtrainNode *node = nodes->pdata[t];
-      OrtrainPlannedNode *info = ortrain_planning_node (self, node);
+      OrtrainPlannedNode *info = ortrain_planner_state_node (self, node);
       problem->tasks[t].phase = node->phase;
       problem->tasks[t].prompt =
           ortrain_node_is_update (node) || ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_OFFLOAD;
@@ -98,16 +98,17 @@ choose_order (OrtrainPlanning *self)
           if (input == NULL)
             continue;
           /* what is not in the arena makes no order better, and an optimizer's nodes have many such operands */
-          if (info->fate == ORTRAIN_FATE_RUNS && problem->blocks[self->root[input->id]].bytes > 0)
+          if (info->fate == ORTRAIN_DISPOSITION_RUNS && problem->blocks[self->root[input->id]].bytes > 0)
             ortrain_order_problem_add_read (problem, t, self->root[input->id]);
           if (input->producer != NULL)
-            ortrain_order_problem_add_edge (problem, (guint) ortrain_planning_node (self, input->producer)->position,
-                                            t);
+            ortrain_order_problem_add_edge (problem,
+                                            (guint) ortrain_planner_state_node (self, input->producer)->position, t);
         }
       for (guint k = 0; k < node->outputs->len; k++)
         {
           const OrtrainValue *output = node->outputs->pdata[k];
-          if (output != NULL && info->fate == ORTRAIN_FATE_RUNS && problem->blocks[self->root[output->id]].bytes > 0)
+          if (output != NULL && info->fate == ORTRAIN_DISPOSITION_RUNS &&
+              problem->blocks[self->root[output->id]].bytes > 0)
             {
               ortrain_order_problem_add_make (problem, t, self->root[output->id]);
               if (self->request->lowers_peak)
@@ -118,8 +119,8 @@ choose_order (OrtrainPlanning *self)
   for (guint e = 0; e < self->edges->len; e++)
     {
       OrtrainOrderEdge edge = g_array_index (self->edges, OrtrainOrderEdge, e);
-      ortrain_order_problem_add_edge (problem, (guint) ortrain_planning_node (self, edge.from)->position,
-                                      (guint) ortrain_planning_node (self, edge.to)->position);
+      ortrain_order_problem_add_edge (problem, (guint) ortrain_planner_state_node (self, edge.from)->position,
+                                      (guint) ortrain_planner_state_node (self, edge.to)->position);
     }
 
   g_autofree guint32 *order = g_new (guint32, nodes->len + 1);
@@ -129,15 +130,15 @@ choose_order (OrtrainPlanning *self)
   g_autofree gpointer *sorted = g_new (gpointer, nodes->len + 1);
   guint n = 0;
   for (guint t = 0; t < nodes->len; t++)
-    if (ortrain_planning_is_copy_of_feed (nodes->pdata[order[t]]))
+    if (ortrain_planner_state_is_copy_of_feed (nodes->pdata[order[t]]))
       sorted[n++] = nodes->pdata[order[t]];
   for (guint phase = 0; phase < ORTRAIN_N_PHASES; phase++)
     for (guint last = 0; last < 2; last++)
       for (guint t = 0; t < nodes->len; t++)
         {
           OrtrainNode *node = nodes->pdata[order[t]];
-          if (!ortrain_planning_is_copy_of_feed (node) && node->phase == phase &&
-              ortrain_planning_node (self, node)->runs_last == (last == 1))
+          if (!ortrain_planner_state_is_copy_of_feed (node) && node->phase == phase &&
+              ortrain_planner_state_node (self, node)->runs_last == (last == 1))
             sorted[n++] = node;
         }
   if (self->request->overlaps_offloads)
@@ -145,7 +146,7 @@ choose_order (OrtrainPlanning *self)
   for (guint t = 0; t < nodes->len; t++)
     {
       nodes->pdata[t] = sorted[t];
-      ortrain_planning_node (self, nodes->pdata[t])->position = (gint32) t;
+      ortrain_planner_state_node (self, nodes->pdata[t])->position = (gint32) t;
     }
 }
 
@@ -165,8 +166,8 @@ separate_phases (OrtrainGraph *graph, GError **error)
           {
             const OrtrainValue *input = node->inputs->pdata[i];
             if (input != NULL && input->producer != NULL && input->producer->phase > node->phase)
-              return ortrain_planning_fail (error, ORTRAIN_PLAN_ERROR_INVALID, node,
-                                            "it needs what a later phase computes");
+              return ortrain_planner_state_fail (error, ORTRAIN_PLAN_ERROR_INVALID, node,
+                                                 "it needs what a later phase computes");
           }
         sorted[n++] = node;
       }
@@ -213,13 +214,13 @@ static gint
 compare_positions (gconstpointer a, gconstpointer b, gpointer planning)
 {
   const OrtrainValue *first = *(const OrtrainValue *const *) a, *second = *(const OrtrainValue *const *) b;
-  return ortrain_planning_node (planning, first->producer)->position -
-         ortrain_planning_node (planning, second->producer)->position;
+  return ortrain_planner_state_node (planning, first->producer)->position -
+         ortrain_planner_state_node (planning, second->producer)->position;
 }
 
 /* Rounding depends on the order of the terms: the order of the graph, without regard to nodes that run again. */
 static void
-order_terms (OrtrainPlanning *self, OrtrainAccumulation *accumulation)
+order_terms (OrtrainPlannerState *self, OrtrainAccumulation *accumulation)
 {
   g_ptr_array_sort_with_data (accumulation->leaves, compare_positions, self);
   for (guint k = 1; k < accumulation->leaves->len; k++)
@@ -232,7 +233,7 @@ order_terms (OrtrainPlanning *self, OrtrainAccumulation *accumulation)
 }
 
 static gboolean
-plan_graph (OrtrainPlanning *self, GError **error)
+plan_graph (OrtrainPlannerState *self, GError **error)
 {
   OrtrainGraph *graph = self->graph;
   if (!ortrain_graph_sort (graph, error) || !separate_phases (graph, error))
@@ -240,9 +241,9 @@ plan_graph (OrtrainPlanning *self, GError **error)
   for (guint t = 0; t < graph->nodes->len; t++)
     {
       OrtrainNode *node = graph->nodes->pdata[t];
-      if (!ortrain_planning_prepare_node (self, node, error))
+      if (!ortrain_planner_state_prepare_node (self, node, error))
         return FALSE;
-      ortrain_planning_node (self, node)->position = (gint32) t;
+      ortrain_planner_state_node (self, node)->position = (gint32) t;
       if (self->first[node->phase] == NULL)
         self->first[node->phase] = node;
     }
@@ -254,35 +255,35 @@ plan_graph (OrtrainPlanning *self, GError **error)
   release_gradients (graph);
   for (guint i = 0; i < outputs->len; i++)
     if (((OrtrainValue *) outputs->pdata[i])->role == ORTRAIN_ROLE_GRADIENT &&
-        !ortrain_planning_accumulate_gradient (self, outputs->pdata[i], accumulations, error))
+        !ortrain_planner_state_accumulate_gradient (self, outputs->pdata[i], accumulations, error))
       return FALSE;
   for (guint i = 0; i < outputs->len; i++)
     {
       OrtrainValue *update = outputs->pdata[i];
       if (update->role == ORTRAIN_ROLE_UPDATE && update->partner != NULL &&
-          !ortrain_planning_write_update (self, update, updates, error))
+          !ortrain_planner_state_write_update (self, update, updates, error))
         return FALSE;
     }
   g_clear_pointer (&edit, ortrain_graph_end_edit);
   for (guint t = 0; t < graph->nodes->len; t++) /* new nodes included */
-    ortrain_planning_node (self, graph->nodes->pdata[t])->position = (gint32) t;
+    ortrain_planner_state_node (self, graph->nodes->pdata[t])->position = (gint32) t;
 
-  ortrain_planning_make_alias_sets (self);
+  ortrain_planner_state_make_alias_sets (self);
   for (guint i = 0; i < accumulations->len; i++)
     {
       const OrtrainAccumulation *accumulation = accumulations->pdata[i];
       if (accumulation->gradient->is_output)
         self->region[accumulation->gradient->id] = ORTRAIN_REGION_GRADIENT;
       for (guint k = 0; k < accumulation->values->len; k++)
-        ortrain_planning_alias (self, accumulation->values->pdata[k], accumulation->gradient);
+        ortrain_planner_state_alias (self, accumulation->values->pdata[k], accumulation->gradient);
     }
   for (guint i = 0; i < updates->len; i++)
-    ortrain_planning_alias (self, updates->pdata[i], ((OrtrainValue *) updates->pdata[i])->partner);
+    ortrain_planner_state_alias (self, updates->pdata[i], ((OrtrainValue *) updates->pdata[i])->partner);
   for (guint t = 0; t < graph->nodes->len; t++)
     {
       OrtrainNode *node = graph->nodes->pdata[t];
-      if (ortrain_planning_node (self, node)->fate == ORTRAIN_FATE_VIEW)
-        ortrain_planning_alias (self, node->outputs->pdata[0], node->inputs->pdata[0]);
+      if (ortrain_planner_state_node (self, node)->fate == ORTRAIN_DISPOSITION_VIEW)
+        ortrain_planner_state_alias (self, node->outputs->pdata[0], node->inputs->pdata[0]);
     }
 
   /* The first of several contributions to a gradient initializes it, the others are added to it. */
@@ -293,7 +294,7 @@ plan_graph (OrtrainPlanning *self, GError **error)
       for (guint k = 0; k < accumulation->leaves->len; k++)
         {
           const OrtrainValue *leaf = accumulation->leaves->pdata[k];
-          OrtrainPlannedNode *info = ortrain_planning_node (self, leaf->producer);
+          OrtrainPlannedNode *info = ortrain_planner_state_node (self, leaf->producer);
           const guint64 bit = (guint64) 1 << leaf->output_index;
           if (k > 0)
             info->accumulates |= bit;
@@ -301,15 +302,15 @@ plan_graph (OrtrainPlanning *self, GError **error)
             info->gradients |= bit;
         }
     }
-  ortrain_planning_measure_alias_sets (self);
+  ortrain_planner_state_measure_alias_sets (self);
   for (guint t = 0; t < graph->nodes->len; t++)
-    if (ortrain_planning_node (self, graph->nodes->pdata[t])->fate == ORTRAIN_FATE_RUNS)
-      ortrain_planning_merge_addition (self, graph->nodes->pdata[t]);
+    if (ortrain_planner_state_node (self, graph->nodes->pdata[t])->fate == ORTRAIN_DISPOSITION_RUNS)
+      ortrain_planner_state_merge_addition (self, graph->nodes->pdata[t]);
   choose_order (self);
-  ortrain_planning_measure_alias_sets (self);
+  ortrain_planner_state_measure_alias_sets (self);
   for (guint t = 0; t < graph->nodes->len; t++)
-    if (ortrain_planning_node (self, graph->nodes->pdata[t])->fate == ORTRAIN_FATE_RUNS)
-      ortrain_planning_run_in_place (self, graph->nodes->pdata[t]);
+    if (ortrain_planner_state_node (self, graph->nodes->pdata[t])->fate == ORTRAIN_DISPOSITION_RUNS)
+      ortrain_planner_state_run_in_place (self, graph->nodes->pdata[t]);
 
   if (!self->request->keep_outputs_in_arena)
     for (guint i = 0; i < graph->outputs->len; i++)
@@ -318,16 +319,16 @@ plan_graph (OrtrainPlanning *self, GError **error)
         if (self->region[root] == ORTRAIN_REGION_ARENA || self->region[root] == ORTRAIN_REGION_HOST_ARENA)
           self->region[root] = ORTRAIN_REGION_OUTPUT;
       }
-  ortrain_planning_make_tables (self);
-  return ortrain_planning_pack (self, error);
+  ortrain_planner_state_make_tables (self);
+  return ortrain_planner_state_pack (self, error);
 }
 
 OrtrainMemoryPlan *
 ortrain_planner_plan (OrtrainGraph *graph, const OrtrainPlanRequest *request, GError **error)
 {
   g_autoptr (OrtrainMemoryPlan) plan = g_object_new (ORTRAIN_TYPE_MEMORY_PLAN, NULL);
-  plan->graph = request->takes_graph ? g_object_ref (graph) : ortrain_graph_clone (graph);
-  OrtrainPlanning self = { .graph = plan->graph, .request = request, .plan = plan };
+  plan->graph = request->consumes_graph ? g_object_ref (graph) : ortrain_graph_clone (graph);
+  OrtrainPlannerState self = { .graph = plan->graph, .request = request, .plan = plan };
   self.infos = g_ptr_array_new_with_free_func (ortrain_planned_node_free);
   self.edges = g_array_new (FALSE, FALSE, sizeof (OrtrainOrderEdge));
 

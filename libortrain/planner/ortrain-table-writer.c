@@ -6,7 +6,8 @@
 #include "planner/ortrain-plan-streams-private.h"
 
 static OrtrainCategory
-category_of (OrtrainPlanning *self, guint32 root, const OrtrainPlanValue *buffer, gint32 first_backward, gint32 n_steps)
+category_of (OrtrainPlannerState *self, guint32 root, const OrtrainPlanValue *buffer, gint32 first_backward,
+             gint32 n_steps)
 {
   switch (self->region[root])
     {
@@ -28,7 +29,7 @@ category_of (OrtrainPlanning *self, guint32 root, const OrtrainPlanValue *buffer
     case ORTRAIN_REGION_HOST_ARENA:
       break;
     }
-  if (buffer->last >= n_steps && !ortrain_planning_is_copy_of_feed (buffer->value->producer))
+  if (buffer->last >= n_steps && !ortrain_planner_state_is_copy_of_feed (buffer->value->producer))
     return ORTRAIN_CATEGORY_OUTPUT;
   if (buffer->value->role == ORTRAIN_ROLE_GRADIENT)
     return ORTRAIN_CATEGORY_GRADIENT;
@@ -51,15 +52,15 @@ estimate_milliseconds (const OrtrainProvider *provider, const OrtrainPlanStep *s
 }
 
 void
-ortrain_planning_make_tables (OrtrainPlanning *self)
+ortrain_planner_state_make_tables (OrtrainPlannerState *self)
 {
   OrtrainMemoryPlan *plan = self->plan;
   OrtrainGraph *graph = self->graph;
   guint n_steps = 0, n_operands = 0, n_workspaces = 0;
   for (guint t = 0; t < graph->nodes->len; t++)
     {
-      OrtrainPlannedNode *info = ortrain_planning_node (self, graph->nodes->pdata[t]);
-      if (info->fate != ORTRAIN_FATE_RUNS)
+      OrtrainPlannedNode *info = ortrain_planner_state_node (self, graph->nodes->pdata[t]);
+      if (info->fate != ORTRAIN_DISPOSITION_RUNS)
         continue;
       info->position = (gint32) n_steps++;
       n_operands += info->node->inputs->len + info->node->outputs->len;
@@ -79,7 +80,7 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
       buffer->region = self->region[self->root[i]];
       buffer->value = value;
       buffer->name = value->name;
-      buffer->first = ortrain_planning_is_fixed (value) ? -1 : G_MAXINT32;
+      buffer->first = ortrain_planner_state_is_fixed (value) ? -1 : G_MAXINT32;
       buffer->last = value->is_output ? (gint32) n_steps : -1;
       if (buffer->region == ORTRAIN_REGION_GRADIENT)
         buffer->last = (gint32) n_steps;
@@ -93,8 +94,8 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
   for (guint t = 0; t < graph->nodes->len; t++)
     {
       OrtrainNode *node = graph->nodes->pdata[t];
-      OrtrainPlannedNode *info = ortrain_planning_node (self, node);
-      if (info->fate != ORTRAIN_FATE_RUNS)
+      OrtrainPlannedNode *info = ortrain_planner_state_node (self, node);
+      if (info->fate != ORTRAIN_DISPOSITION_RUNS)
         continue;
       const gint32 s = (gint32) plan->n_steps++;
       OrtrainPlanStep *step = &plan->steps[s];
@@ -105,7 +106,7 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
       step->n_outputs = node->outputs->len;
       step->workspace = ORTRAIN_NO_BUFFER;
       step->phase = node->phase;
-      step->recomputes = node->recomputes != NULL ? ortrain_planning_node (self, node->recomputes)->position : -1;
+      step->recomputes = node->recomputes != NULL ? ortrain_planner_state_node (self, node->recomputes)->position : -1;
       step->accumulates = info->accumulates;
       step->gradients = info->gradients;
       step->constants = info->kernel->constants;
@@ -164,7 +165,7 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
           root->last = MAX (root->last, buffer->last);
         }
     }
-  ortrain_planning_make_streams (self);
+  ortrain_planner_state_make_streams (self);
   for (guint i = 0; i < self->n; i++)
     {
       OrtrainPlanValue *buffer = &plan->values[i];
@@ -225,7 +226,7 @@ measure_arena (const OrtrainMemoryPlan *plan)
 }
 
 gboolean
-ortrain_planning_pack (OrtrainPlanning *self, GError **error)
+ortrain_planner_state_pack (OrtrainPlannerState *self, GError **error)
 {
   OrtrainMemoryPlan *plan = self->plan;
   gsize host_lower_bound;

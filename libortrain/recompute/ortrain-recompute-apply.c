@@ -4,7 +4,7 @@
 
 /* Running statistics move once in a step: a layer that runs again does without them. */
 gboolean
-ortrain_recompute_reads_again (const OrtrainNode *node, guint input)
+ortrain_recompute_needs_input (const OrtrainNode *node, guint input)
 {
   return input >= 32 || !((node->op->statistic_inputs & node->op->optional_inputs) >> input & 1);
 }
@@ -125,7 +125,7 @@ run_again (OrtrainGraph *graph, OrtrainNode *node, guint run, Copies *copies)
   OrtrainNode *again = ortrain_recompute_copy_node (graph, node);
   for (guint i = 0; i < node->inputs->len; i++)
     {
-      const gboolean reads = node->inputs->pdata[i] != NULL && ortrain_recompute_reads_again (node, i);
+      const gboolean reads = node->inputs->pdata[i] != NULL && ortrain_recompute_needs_input (node, i);
       ortrain_node_set_input (again, i, reads ? find_copy (copies, node->inputs->pdata[i], run) : NULL);
     }
   for (guint k = 0; k < node->outputs->len; k++)
@@ -185,7 +185,7 @@ find_reads (OrtrainGraph *graph, const guint8 *run)
 
 /* From the reads backwards. A run of a node reads of each input the run from which on it is kept, or its own. */
 void
-ortrain_recompute_find_again (OrtrainGraph *graph, const guint8 *run, guint8 *again)
+ortrain_recompute_find_recomputed (OrtrainGraph *graph, const guint8 *run, guint8 *again)
 {
   g_autofree guint8 *wanted = g_new0 (guint8, graph->values->len + 1); /* bits, as in `again` */
   g_autoptr (GArray) reads = find_reads (graph, run);
@@ -205,7 +205,7 @@ ortrain_recompute_find_again (OrtrainGraph *graph, const guint8 *run, guint8 *ag
       for (guint k = 0; k < node->inputs->len && again[i] != 0; k++)
         {
           const OrtrainValue *input = node->inputs->pdata[k];
-          if (input == NULL || !ortrain_recompute_reads_again (node, k))
+          if (input == NULL || !ortrain_recompute_needs_input (node, k))
             continue;
           const guint of = ORTRAIN_RECOMPUTE_RUN (run[input->id]);
           for (guint r = 1; r <= ORTRAIN_RECOMPUTE_MAX_RUN && of > 0; r++)
@@ -223,7 +223,7 @@ ortrain_recompute_apply (OrtrainGraph *graph, const guint8 *run, GError **error)
     return TRUE;
   const guint n_nodes = graph->nodes->len, n_values = graph->values->len;
   g_autofree guint8 *again = g_new (guint8, n_nodes + 1);
-  ortrain_recompute_find_again (graph, run, again);
+  ortrain_recompute_find_recomputed (graph, run, again);
   guint last = 0;
   for (guint i = 0; i < n_nodes; i++)
     for (guint r = last + 1; r <= ORTRAIN_RECOMPUTE_MAX_RUN; r++)

@@ -21,13 +21,13 @@ typedef struct
   GPtrArray *nodes; /* of OrtrainNode, in their order */
   GPtrArray *kept;  /* of OrtrainValue, what has to be kept for it */
   GPtrArray *casts; /* of OrtrainNode, beside `kept`: what widens it */
-} OrtrainRecomputeWay;
+} OrtrainRecomputeOption;
 
 typedef struct
 {
   OrtrainNode *node;
   GPtrArray *outputs; /* of OrtrainValue, that the backward pass reads */
-  OrtrainRecomputeWay ways[ORTRAIN_N_RECOMPUTE_STRATEGIES];
+  OrtrainRecomputeOption ways[ORTRAIN_N_RECOMPUTE_STRATEGIES];
   guint group;                       /* of candidates that share memory, through views: index into `groups` */
   OrtrainRecomputeStrategy strategy; /* what was chosen */
 } OrtrainRecomputeCandidate;

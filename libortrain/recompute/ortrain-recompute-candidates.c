@@ -71,7 +71,7 @@ static gboolean
 is_available (const Search *search, const OrtrainValue *value)
 {
   return value == NULL || value->producer == NULL || search->stashed[value->id] || value->content != NULL ||
-         search->again[value->producer->mark] || ortrain_recompute_lives_anyhow (value) ||
+         search->again[value->producer->mark] || ortrain_recompute_is_free_to_keep (value) ||
          ortrain_node_has_flag (value->producer, ORTRAIN_OP_SHAPE_ONLY);
 }
 
@@ -109,7 +109,7 @@ make_cluster (const GPtrArray *nodes)
 /* Backwards from the node until everything is there. at_casts: not beyond casts from something smaller. widens: whether
  * there was one. Marks of nodes are positions. */
 static gboolean
-find_way (Search *search, OrtrainNode *entry, gboolean at_casts, OrtrainRecomputeWay *way, gboolean *widens)
+find_way (Search *search, OrtrainNode *entry, gboolean at_casts, OrtrainRecomputeOption *way, gboolean *widens)
 {
   gboolean found = TRUE;
   search->search++;
@@ -140,7 +140,7 @@ find_way (Search *search, OrtrainNode *entry, gboolean at_casts, OrtrainRecomput
       for (guint i = 0; i < node->inputs->len; i++)
         {
           const OrtrainValue *input = node->inputs->pdata[i];
-          if (!ortrain_recompute_reads_again (node, i) || is_available (search, input) ||
+          if (!ortrain_recompute_needs_input (node, i) || is_available (search, input) ||
               search->seen[input->producer->mark] == search->search)
             continue;
           search->seen[input->producer->mark] = search->search;
@@ -155,7 +155,7 @@ find_way (Search *search, OrtrainNode *entry, gboolean at_casts, OrtrainRecomput
 }
 
 static void
-way_clear (OrtrainRecomputeWay *way)
+way_clear (OrtrainRecomputeOption *way)
 {
   g_clear_pointer (&way->cluster, g_free);
   g_clear_pointer (&way->nodes, g_ptr_array_unref);
@@ -166,8 +166,8 @@ way_clear (OrtrainRecomputeWay *way)
 static void
 find_ways (Search *search, OrtrainRecomputeCandidate *candidate)
 {
-  OrtrainRecomputeWay *plain = &candidate->ways[ORTRAIN_RECOMPUTE_STRATEGY_PLAIN];
-  OrtrainRecomputeWay *compromised = &candidate->ways[ORTRAIN_RECOMPUTE_STRATEGY_COMPROMISED];
+  OrtrainRecomputeOption *plain = &candidate->ways[ORTRAIN_RECOMPUTE_STRATEGY_PLAIN];
+  OrtrainRecomputeOption *compromised = &candidate->ways[ORTRAIN_RECOMPUTE_STRATEGY_COMPROMISED];
   gboolean widens, plain_widens;
   if (!find_way (search, candidate->node, FALSE, plain, &plain_widens))
     way_clear (plain);
@@ -233,7 +233,7 @@ make_groups (OrtrainRecomputeCandidates *self, const gboolean *automatic)
         {
           OrtrainValue *root = ortrain_recompute_find_root (candidate->outputs->pdata[k]);
           gpointer other = g_hash_table_lookup (first, root);
-          if (!has_way (candidate) || root->producer == NULL || ortrain_recompute_lives_anyhow (root))
+          if (!has_way (candidate) || root->producer == NULL || ortrain_recompute_is_free_to_keep (root))
             g_hash_table_add (blocked, root);
           if (other == NULL)
             g_hash_table_insert (first, root, GUINT_TO_POINTER (c + 1));
@@ -297,7 +297,7 @@ ortrain_recompute_candidates_new (OrtrainGraph *graph, const gboolean *automatic
       for (guint k = 0; k < node->outputs->len && node->phase == ORTRAIN_PHASE_FORWARD; k++)
         {
           OrtrainValue *output = node->outputs->pdata[k];
-          if (output != NULL && stashed[output->id] && !ortrain_recompute_lives_anyhow (output) &&
+          if (output != NULL && stashed[output->id] && !ortrain_recompute_is_free_to_keep (output) &&
               output->content == NULL && !ortrain_node_has_flag (node, ORTRAIN_OP_SHAPE_ONLY) &&
               (automatic == NULL || automatic[output->id]))
             g_ptr_array_add (outputs, output);

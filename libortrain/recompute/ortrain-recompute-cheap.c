@@ -48,7 +48,7 @@ measure_open (OrtrainGraph *graph, const gint64 *bytes, guint64 *open)
     {
       const OrtrainValue *value = graph->values->pdata[v];
       const gsize size = MAX (1, ortrain_dtype_get_size (value->dtype));
-      open[v] = ortrain_recompute_lives_anyhow (value) ? 0 : (guint64) MAX (0, bytes[v]) / size;
+      open[v] = ortrain_recompute_is_free_to_keep (value) ? 0 : (guint64) MAX (0, bytes[v]) / size;
     }
 }
 
@@ -64,7 +64,7 @@ typedef struct
 static gboolean
 is_of_what_lives (const OrtrainValue *value)
 {
-  while (!ortrain_recompute_lives_anyhow (value))
+  while (!ortrain_recompute_is_free_to_keep (value))
     {
       const OrtrainNode *producer = value->producer;
       if (producer == NULL || !ortrain_node_has_flag (producer, ORTRAIN_OP_VIEW) || value->output_index != 0 ||
@@ -85,7 +85,7 @@ cut_groups (const Search *search, guint length, gboolean *kept, gboolean *held)
   ortrain_mark_open_values (graph, search->cuts, length, boundary);
   ortrain_recompute_cut_sized (graph, search->costs, boundary, search->bytes, kept);
   g_autofree guint8 *run = ortrain_recompute_runs_new (kept, graph->values->len);
-  ortrain_recompute_find_again (graph, run, again);
+  ortrain_recompute_find_recomputed (graph, run, again);
   for (guint v = 0; v < graph->values->len; v++)
     {
       const OrtrainValue *value = graph->values->pdata[v];
@@ -96,7 +96,7 @@ cut_groups (const Search *search, guint length, gboolean *kept, gboolean *held)
       for (guint u = 0; u < value->uses.n && !held[v]; u++)
         {
           const OrtrainUse use = value->uses.items[u];
-          held[v] = again[use.node->mark] != 0 && ortrain_recompute_reads_again (use.node, use.index);
+          held[v] = again[use.node->mark] != 0 && ortrain_recompute_needs_input (use.node, use.index);
         }
     }
 }
@@ -131,7 +131,7 @@ search_groups (const Search *search, gboolean *kept)
   cut_groups (search, 1, kept, all);
   gint64 least = measure_groups (search, 1, all, all);
   least -= least / WORTHWHILE;
-  if (n_cuts < 2 || search->graph->n_together == 1)
+  if (n_cuts < 2 || search->graph->recompute_group_size == 1)
     return;
   /* one group of all segments keeps the least */
   cut_groups (search, n_cuts + 1, tried, held);
@@ -147,7 +147,7 @@ search_groups (const Search *search, gboolean *kept)
       if (bytes >= least)
         continue;
       least = bytes;
-      search->graph->n_together = length;
+      search->graph->recompute_group_size = length;
       memcpy (kept, tried, n_values * sizeof *kept);
     }
 }

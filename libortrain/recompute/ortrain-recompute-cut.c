@@ -128,7 +128,7 @@ ortrain_recompute_is_read_backward (const OrtrainValue *value)
 }
 
 gboolean
-ortrain_recompute_lives_anyhow (const OrtrainValue *value)
+ortrain_recompute_is_free_to_keep (const OrtrainValue *value)
 {
   if (value->kind != ORTRAIN_VALUE_COMPUTED || value->tensor != NULL || value->is_output)
     return TRUE;
@@ -161,7 +161,7 @@ build_network (Network *net, OrtrainGraph *graph, const gint64 *costs, const gbo
       const OrtrainValue *value = graph->values->pdata[v];
       if (value->producer != NULL && value->producer->phase != ORTRAIN_PHASE_FORWARD)
         continue;
-      const gboolean is_free = ortrain_recompute_lives_anyhow (value) || (boundary != NULL && boundary[v]);
+      const gboolean is_free = ortrain_recompute_is_free_to_keep (value) || (boundary != NULL && boundary[v]);
       const gint64 width = bytes != NULL ? CLAMP (bytes[v], 1, UNLIMITED) : bytes_of (value);
       add_edge (net, 2 * v, 2 * v + 1, is_free ? 0 : width);
       if (value->producer == NULL)
@@ -246,7 +246,7 @@ ortrain_recompute_cut_sized (OrtrainGraph *graph, const gint64 *costs, const gbo
   for (guint v = 0; v < n_values; v++)
     {
       const OrtrainValue *value = graph->values->pdata[v];
-      kept[v] = work >= limit || !near_sink[2 * v] || ortrain_recompute_lives_anyhow (value) ||
+      kept[v] = work >= limit || !near_sink[2 * v] || ortrain_recompute_is_free_to_keep (value) ||
                 (boundary != NULL && boundary[v]) ||
                 (value->producer != NULL && value->producer->phase != ORTRAIN_PHASE_FORWARD);
     }

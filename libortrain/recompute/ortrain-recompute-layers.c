@@ -39,7 +39,7 @@ static gboolean
 counts (const OrtrainValue *root)
 {
   return root->producer != NULL && root->producer->phase == ORTRAIN_PHASE_FORWARD &&
-         !ortrain_recompute_lives_anyhow (root) && root->content == NULL &&
+         !ortrain_recompute_is_free_to_keep (root) && root->content == NULL &&
          !ortrain_node_has_flag (root->producer, ORTRAIN_OP_SHAPE_ONLY);
 }
 

@@ -13,7 +13,7 @@
  * numbers hang on the node's own number. One with running statistics runs again without them. */
 gboolean ortrain_recompute_may_run_again (const OrtrainNode *node);
 /* … and with this input. */
-gboolean ortrain_recompute_reads_again (const OrtrainNode *node, guint input);
+gboolean ortrain_recompute_needs_input (const OrtrainNode *node, guint input);
 /* The output is a statistic that the backward pass reads, in as many bits as it was computed in. */
 gboolean ortrain_recompute_is_saved (const OrtrainNode *node, guint output);
 
@@ -41,12 +41,12 @@ guint ortrain_recompute_count_readers (const OrtrainValue *value);
 guint8 *ortrain_recompute_runs_new (const gboolean *kept, guint n_values);
 
 /* Which nodes then run again, and how often. run: [n_values] by id. again: [n_nodes] by position, filled: bit r for run r. */
-void ortrain_recompute_find_again (OrtrainGraph *graph, const guint8 *run, guint8 *again);
+void ortrain_recompute_find_recomputed (OrtrainGraph *graph, const guint8 *run, guint8 *again);
 
 /* The same where shapes are not numbers. bytes: [n_values] by id. */
 void ortrain_recompute_cut_sized (OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary,
                                   const gint64 *bytes, gboolean *kept);
-/* The cut of the pass recompute-cheap; in groups of graph->n_together segments. bytes: [n_values] by id; launch_bytes: of
+/* The cut of the pass recompute-cheap; in groups of graph->recompute_group_size segments. bytes: [n_values] by id; launch_bytes: of
  * a provider's class. */
 void ortrain_recompute_cut_cheap (OrtrainGraph *graph, const gint64 *bytes, gint64 launch_bytes, gboolean *kept);
 
@@ -54,7 +54,7 @@ void ortrain_recompute_cut_cheap (OrtrainGraph *graph, const gint64 *bytes, gint
 gboolean ortrain_recompute_is_read_backward (const OrtrainValue *value);
 /* It takes no memory more for being kept, or next to none: parameters, constants, feeds, outputs of the graph,
  * saved statistics. */
-gboolean ortrain_recompute_lives_anyhow (const OrtrainValue *value);
+gboolean ortrain_recompute_is_free_to_keep (const OrtrainValue *value);
 
 /* Readers in the backward pass of values that are not kept read copies, which nodes of the backward pass compute. run:
  * [n_values] by id. May leave nodes without readers. */

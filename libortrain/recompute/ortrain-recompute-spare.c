@@ -41,7 +41,7 @@ collect_chain (OrtrainNode *node, const OrtrainValue *like, GPtrArray *chain)
 static gboolean
 is_there (const OrtrainValue *value, const OrtrainNode *reader, GPtrArray *chain)
 {
-  if (ortrain_recompute_lives_anyhow (value))
+  if (ortrain_recompute_is_free_to_keep (value))
     return TRUE;
   for (guint u = 0; u < value->uses.n; u++)
     {

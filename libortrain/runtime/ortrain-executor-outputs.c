@@ -173,9 +173,9 @@ read_elsewhere (OrtrainExecutor *self, gboolean *copied, GError **error)
                                                   : output->fresh;
       if (buffer == G_MAXUINT32 || entry->owns[k] || to == NULL)
         continue;
-      if (!ortrain_execution_read (self->config.execution, ortrain_tensor_peek_device_address (to),
-                                   ortrain_program_get_address (entry->program, buffer),
-                                   ortrain_tensor_get_n_bytes (to), error))
+      if (!ortrain_device_context_read (self->config.device_context, ortrain_tensor_peek_device_address (to),
+                                        ortrain_program_get_address (entry->program, buffer),
+                                        ortrain_tensor_get_n_bytes (to), error))
         return FALSE;
       *copied = TRUE;
     }
@@ -185,7 +185,7 @@ read_elsewhere (OrtrainExecutor *self, gboolean *copied, GError **error)
 gboolean
 ortrain_executor_deliver_outputs (OrtrainExecutor *self, GError **error)
 {
-  OrtrainExecution *execution = self->config.execution;
+  OrtrainDeviceContext *device_context = self->config.device_context;
   gboolean copied = FALSE;
   if (!read_elsewhere (self, &copied, error))
     return FALSE;
@@ -194,14 +194,14 @@ ortrain_executor_deliver_outputs (OrtrainExecutor *self, GError **error)
       const OrtrainExecutorOutput *output = &self->outputs[k];
       if (output->staged == NULL)
         continue;
-      if ((copied && !ortrain_execution_wait (execution, NULL, error)) ||
-          !ortrain_execution_read (execution, ortrain_tensor_peek_device_address (output->bound),
-                                   ortrain_tensor_peek_device_address (output->staged),
-                                   ortrain_tensor_get_n_bytes (output->bound), error))
+      if ((copied && !ortrain_device_context_wait (device_context, NULL, error)) ||
+          !ortrain_device_context_read (device_context, ortrain_tensor_peek_device_address (output->bound),
+                                        ortrain_tensor_peek_device_address (output->staged),
+                                        ortrain_tensor_get_n_bytes (output->bound), error))
         return FALSE;
       copied = TRUE;
     }
-  return !copied || ortrain_execution_wait (execution, NULL, error);
+  return !copied || ortrain_device_context_wait (device_context, NULL, error);
 }
 
 OrtrainTensorDict *
@@ -229,14 +229,14 @@ ortrain_executor_take_outputs (OrtrainExecutor *self, GError **error)
       if (tensor == NULL)
         {
           tensor = new_output_tensor (self, &values[buffer], error);
-          if (tensor == NULL || !ortrain_execution_read (self->config.execution, ortrain_tensor_peek_writable (tensor),
-                                                         ortrain_program_get_address (entry->program, buffer),
-                                                         values[buffer].bytes, error))
+          if (tensor == NULL || !ortrain_device_context_read (
+                                    self->config.device_context, ortrain_tensor_peek_writable (tensor),
+                                    ortrain_program_get_address (entry->program, buffer), values[buffer].bytes, error))
             return NULL;
         }
       ortrain_tensor_dict_set (dict, output->name, tensor);
     }
-  if (!ortrain_execution_wait (self->config.execution, NULL, error))
+  if (!ortrain_device_context_wait (self->config.device_context, NULL, error))
     return NULL;
   return g_steal_pointer (&dict);
 }
@@ -282,7 +282,7 @@ ortrain_executor_submit_read (OrtrainExecutor *self, const char *value_name, gpo
                    ortrain_text_show (value_name));
       return FALSE;
     }
-  return ortrain_execution_read (self->config.execution, destination, address, n_bytes, error);
+  return ortrain_device_context_read (self->config.device_context, destination, address, n_bytes, error);
 }
 
 gboolean
@@ -290,5 +290,5 @@ ortrain_executor_read (OrtrainExecutor *self, const char *value_name, gpointer d
                        GError **error)
 {
   return ortrain_executor_submit_read (self, value_name, destination, n_bytes, error) &&
-         ortrain_execution_wait (self->config.execution, NULL, error);
+         ortrain_device_context_wait (self->config.device_context, NULL, error);
 }

@@ -65,8 +65,8 @@ struct _OrtrainExecutor
   OrtrainExecutorOutput *outputs;
   guint n_outputs;
   OrtrainKernelCache *kernels;
-  OrtrainBudgetFamily *family; /* of the plans that are kept */
-  char *untrainable;           /* why the last graph has no training step; or NULL */
+  OrtrainPlanChoiceMemo *family; /* of the plans that are kept */
+  char *untrainable;             /* why the last graph has no training step; or NULL */
   GPtrArray *entries;
   OrtrainExecutorEntry *current;
   gboolean is_staged;      /* feeds of the current run are in a slot */

@@ -124,11 +124,11 @@ ortrain_executor_describe_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds
   return g_steal_pointer (&inputs);
 }
 
-/* The graph that is planned. n_together: 0, or 1 where a level or a search for what runs again follows, which begin with what
+/* The graph that is planned. recompute_group_size: 0, or 1 where a level or a search for what runs again follows, which begin with what
  * is open between all segments; filled. */
 static OrtrainGraph *
-make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, gboolean two_places, guint *n_together, gboolean spares,
-            gboolean *is_guarded, GError **error)
+make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, gboolean double_buffers_inputs,
+            guint *recompute_group_size, gboolean spares, gboolean *is_guarded, GError **error)
 {
   g_autoptr (GPtrArray) contents = g_ptr_array_new_with_free_func (g_object_unref);
   g_autofree OrtrainSpecializeInput *inputs = ortrain_executor_describe_feeds (self, feeds, contents, error);
@@ -144,14 +144,14 @@ make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, gboolean two_places
     }
   g_free (self->untrainable);
   self->untrainable = find_single_value (graph);
-  graph->n_together = *n_together;
+  graph->recompute_group_size = *recompute_group_size;
   graph->spares_memory = spares;
   if (self->config.optimize != NULL && !self->config.optimize (graph, self->provider, error))
     return NULL;
-  *n_together = graph->n_together;
+  *recompute_group_size = graph->recompute_group_size;
   g_autoptr (GHashTable) on_device = find_on_device (self, graph, feeds);
   if (!self->provider->klass->reads_host &&
-      !ortrain_insert_copies (graph, self->config.training, two_places, on_device, error))
+      !ortrain_insert_copies (graph, self->config.training, double_buffers_inputs, on_device, error))
     return NULL;
   *is_guarded = FALSE;
   if (self->config.guarded != NULL && self->provider->klass->capture != NULL &&
@@ -166,11 +166,11 @@ plan_within (OrtrainExecutor *self, OrtrainGraph *graph, const OrtrainBudget *bu
 {
   const OrtrainPlanRequest request = {
     .provider = self->provider,
-    .host = ortrain_execution_get_host (self->config.execution),
+    .host = ortrain_device_context_get_host (self->config.device_context),
     .cache = self->kernels,
     .keep_outputs_in_arena = self->config.training,
     .two_streams = g_strcmp0 (g_getenv ("ORTRAIN_STREAMS"), "2") == 0,
-    .takes_graph = TRUE,
+    .consumes_graph = TRUE,
     .without_search = !ortrain_step_arena_has_pattern (self->config.arena),
   };
   return ortrain_plan_within_budget (graph, &request, budget, error);
@@ -194,14 +194,15 @@ return_plan (OrtrainMemoryPlan *plan, GError **failure, GError **error)
 /* With two places for each feed, where a device copies one while it computes with the other, and where that exceeds no
  * limit; else NULL. */
 static OrtrainMemoryPlan *
-plan_two_places (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget, gboolean *is_guarded)
+plan_double_buffered (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget,
+                      gboolean *is_guarded)
 {
-  guint n_together = 0;
+  guint recompute_group_size = 0;
   OrtrainBudget part = *budget;
   part.bytes = 0;
-  if (self->config.feed_slots == NULL || self->provider->klass->capture == NULL || budget->level > 0 || budget->any)
+  if (self->config.input_staging == NULL || self->provider->klass->capture == NULL || budget->level > 0 || budget->any)
     return NULL;
-  g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, TRUE, &n_together, FALSE, is_guarded, NULL);
+  g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, TRUE, &recompute_group_size, FALSE, is_guarded, NULL);
   g_autoptr (OrtrainMemoryPlan) plan = graph != NULL ? plan_within (self, graph, &part, NULL) : NULL;
   if (plan == NULL || !ortrain_program_can_overlap_feeds (plan))
     return NULL;
@@ -217,10 +218,10 @@ take_levels (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudge
              OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found, GError **error)
 {
   OrtrainBudget part = *budget;
-  guint n_together = 1;
+  guint recompute_group_size = 1;
   part.bytes = 0;
   part.level = 2; /* takes level 1 where that needs less */
-  g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, FALSE, &n_together, FALSE, is_guarded, error);
+  g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, FALSE, &recompute_group_size, FALSE, is_guarded, error);
   g_autoptr (OrtrainMemoryPlan) plan = graph != NULL ? plan_within (self, graph, &part, error) : NULL;
   if (plan == NULL)
     return FALSE;
@@ -236,15 +237,15 @@ static OrtrainMemoryPlan *
 make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget, gboolean *is_guarded,
            GError **error)
 {
-  guint n_together = 0;
-  OrtrainMemoryPlan *overlapping = plan_two_places (self, feeds, budget, is_guarded);
+  guint recompute_group_size = 0;
+  OrtrainMemoryPlan *overlapping = plan_double_buffered (self, feeds, budget, is_guarded);
   if (overlapping != NULL)
     return overlapping;
-  g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, FALSE, &n_together, FALSE, is_guarded, error);
+  g_autoptr (OrtrainGraph) graph = make_graph (self, feeds, FALSE, &recompute_group_size, FALSE, is_guarded, error);
   if (graph == NULL)
     return NULL;
   const gboolean is_searched = budget->bytes > 0 || budget->level > 0;
-  if (!is_searched || (n_together <= 1 && budget->level > 0))
+  if (!is_searched || (recompute_group_size <= 1 && budget->level > 0))
     return plan_within (self, graph, budget, error);
 
   /* A search, and a level, begin with what is open between all segments: what runs again then reaches no further. */
@@ -261,8 +262,9 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
   part = *budget;
   part.smallest = &smallest;
   part.exceeds = budget->level == 0;
-  n_together = 1;
-  g_autoptr (OrtrainGraph) whole = make_graph (self, feeds, FALSE, &n_together, budget->level == 0, is_guarded, error);
+  recompute_group_size = 1;
+  g_autoptr (OrtrainGraph) whole =
+      make_graph (self, feeds, FALSE, &recompute_group_size, budget->level == 0, is_guarded, error);
   if (whole == NULL)
     return NULL;
   g_autoptr (OrtrainMemoryPlan) found = plan_within (self, whole, &part, &failure);

@@ -4,7 +4,7 @@
 #include <gio/gio.h>
 
 #include "plan/ortrain-plan-tables-private.h"
-#include "runtime/ortrain-feed-slots-private.h"
+#include "runtime/ortrain-input-staging-private.h"
 #include "runtime/ortrain-program-private.h"
 #include "runtime/ortrain-step-arena-private.h"
 #include "tensor/ortrain-tensor-dict.h"
@@ -20,16 +20,17 @@ typedef gpointer (*OrtrainResolveFunc) (const char *name, OrtrainRegion region, 
 
 typedef struct
 {
-  OrtrainExecution *execution; /* lives longer than the executor */
-  gboolean training;           /* phases, outputs stay in the arena */
+  OrtrainDeviceContext *device_context; /* lives longer than the executor */
+  gboolean training;                    /* phases, outputs stay in the arena */
   OrtrainStepArena *arena;
   OrtrainResolveFunc resolve;
   gpointer resolve_data;
   /* Passes over the graph once its shapes are numbers (fusion, expansion); may be NULL. */
   gboolean (*optimize) (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
-  const char *const *guarded;   /* values that an update depends on, the first is the loss; may be NULL */
-  float overflows_above;        /* a loss scale above it makes up for gradients that are not finite */
-  OrtrainFeedSlots *feed_slots; /* where feeds wait for the device; NULL: the caller keeps them until it has waited */
+  const char *const *guarded; /* values that an update depends on, the first is the loss; may be NULL */
+  float overflows_above;      /* a loss scale above it makes up for gradients that are not finite */
+  OrtrainInputStaging
+      *input_staging;           /* where feeds wait for the device; NULL: the caller keeps them until it has waited */
   guint recompute_level;        /* above 0: layers are computed again in the backward pass */
   GPtrArray *recompute_choices; /* of a recompute configuration, or NULL */
   guint64 memory_budget;        /* bytes that a run may hold, with what lives from run to run; 0: any number */
@@ -72,7 +73,7 @@ gboolean ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const 
 gboolean ortrain_executor_can_join_phases (OrtrainExecutor *self);
 /* Whether updates of the current plan do nothing where the host would not have submitted them. */
 gboolean ortrain_executor_is_guarded (OrtrainExecutor *self);
-/* Submits phases from `phase` on without waiting, behind ortrain_execution_begin or go_on. Feeds have to stay until
+/* Submits phases from `phase` on without waiting, behind ortrain_device_context_begin or go_on. Feeds have to stay until
  * somebody has waited. */
 gboolean ortrain_executor_submit (OrtrainExecutor *self, OrtrainProgramRange range, OrtrainPhase phase,
                                   GCancellable *cancellable, GError **error);

@@ -38,12 +38,12 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
   self->config.guarded = (const char *const *) self->guarded;
   if (self->config.max_plans == 0)
     self->config.max_plans = DEFAULT_MAX_PLANS;
-  self->provider = ortrain_execution_get_provider (config->execution);
+  self->provider = ortrain_device_context_get_provider (config->device_context);
   self->config.arena = config->arena != NULL ? ortrain_step_arena_ref (config->arena)
                                              : ortrain_step_arena_new (self->provider, NULL, NULL);
   self->entries = g_ptr_array_new_with_free_func (entry_free);
   self->kernels = ortrain_kernel_cache_new ();
-  self->family = ortrain_budget_family_new ();
+  self->family = ortrain_plan_choice_memo_new ();
   self->key = g_array_new (FALSE, FALSE, sizeof (gint64));
   self->unplanned = g_array_new (FALSE, FALSE, sizeof (gint64));
   self->outcome = g_array_new (FALSE, FALSE, sizeof (gint64));
@@ -99,7 +99,7 @@ ortrain_executor_free (OrtrainExecutor *self)
   g_clear_pointer (&self->config.recompute_choices, g_ptr_array_unref);
   g_ptr_array_unref (self->entries);
   ortrain_kernel_cache_free (self->kernels);
-  ortrain_budget_family_free (self->family);
+  ortrain_plan_choice_memo_free (self->family);
   g_array_unref (self->key);
   g_array_unref (self->unplanned);
   g_array_unref (self->outcome);
@@ -434,7 +434,7 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
   OrtrainExecutorEntry *entry = g_new0 (OrtrainExecutorEntry, 1);
   entry->plan = plan;
   entry->is_guarded = is_guarded;
-  entry->program = ortrain_program_new (plan, self->config.execution);
+  entry->program = ortrain_program_new (plan, self->config.device_context);
   find_buffers (self, entry);
   entry->n_key = self->key->len;
   entry->key = g_memdup2 (self->key->data, entry->n_key * sizeof (gint64));
@@ -561,7 +561,7 @@ ortrain_executor_get_n_plans (OrtrainExecutor *self)
 guint
 ortrain_executor_get_n_searches (OrtrainExecutor *self)
 {
-  return ortrain_budget_family_get_n_searches (self->family);
+  return ortrain_plan_choice_memo_get_n_searches (self->family);
 }
 
 void
@@ -623,10 +623,10 @@ stage_feeds (OrtrainExecutor *self, GError **error)
   self->is_staged = n_bytes > 0;
   if (!self->is_staged)
     return TRUE;
-  guint8 *slot = ortrain_feed_slots_begin (self->config.feed_slots, n_bytes, error);
+  guint8 *slot = ortrain_input_staging_begin (self->config.input_staging, n_bytes, error);
   if (slot == NULL)
     return FALSE;
-  ortrain_program_turn (self->current->program);
+  ortrain_program_swap_input_buffers (self->current->program);
   ortrain_mapped_file_guard_thread ();
   for (guint i = 0; i < self->n_inputs; i++)
     {
@@ -644,7 +644,7 @@ OrtrainTensorDict *
 ortrain_executor_make_staged_feeds (OrtrainExecutor *self, guint slot, OrtrainTensorDict *feeds, GError **error)
 {
   g_autoptr (OrtrainTensorDict) staged = ortrain_tensor_dict_new ();
-  guint8 *address = ortrain_feed_slots_get_address (self->config.feed_slots, slot);
+  guint8 *address = ortrain_input_staging_get_address (self->config.input_staging, slot);
   gsize offset = 0;
   for (guint i = 0; i < self->n_inputs; i++)
     {
@@ -675,7 +675,7 @@ prepare_run (OrtrainExecutor *self, OrtrainPhase phase, GError **error)
   if (!ortrain_executor_take_memory (self, error))
     return FALSE;
   return phase != ORTRAIN_PHASE_FORWARD || (ortrain_executor_place_outputs (self, error) &&
-                                            (self->config.feed_slots == NULL || stage_feeds (self, error)));
+                                            (self->config.input_staging == NULL || stage_feeds (self, error)));
 }
 
 /* Behind what was submitted. */
@@ -684,7 +684,7 @@ end_feeds (OrtrainExecutor *self, GError **error)
 {
   const gboolean staged = self->is_staged;
   self->is_staged = FALSE;
-  return !staged || ortrain_feed_slots_end (self->config.feed_slots, error);
+  return !staged || ortrain_input_staging_end (self->config.input_staging, error);
 }
 
 gboolean
@@ -739,7 +739,7 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainSt
     return FALSE;
   OrtrainExecutorEntry *entry = self->current;
   self->is_staged = FALSE; /* the run waits for the copies */
-  if (!ortrain_execution_begin (self->config.execution, step, error) ||
+  if (!ortrain_device_context_begin (self->config.device_context, step, error) ||
       !ortrain_program_run (entry->program, get_first_step (entry, phase), get_first_step (entry, phase + 1),
                             cancellable, item, error))
     return FALSE;

@@ -4,7 +4,7 @@
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-control-private.h"
 #include "ops/ortrain-declarations-private.h"
-#include "specialize/ortrain-evaluate-private.h"
+#include "specialize/ortrain-host-evaluator-private.h"
 #include "tensor/ortrain-omitted-arrays-private.h"
 #include "tensor/ortrain-tensor-private.h"
 

@@ -12,11 +12,11 @@ typedef struct
 } OrtrainNonFinite;
 
 /* "nan at index [3, 2]"; NULL: all are finite. address: of the tensor or its gradient. */
-char *ortrain_non_finite_describe (const OrtrainStored *stored, gconstpointer address);
+char *ortrain_non_finite_describe (const OrtrainPersistentTensor *stored, gconstpointer address);
 /* Fails with SESSION_ERROR_NOT_FINITE: "Parameter 'w' holds nan at index [3, 2] after update 16; …". address: of the
  * tensor or its gradient; given: contents of the model, whose infinities may stay, or NULL; kind: "Parameter"; n_updates:
  * made so far. */
-gboolean ortrain_non_finite_check (const OrtrainStored *stored, gconstpointer address, OrtrainTensor *given,
+gboolean ortrain_non_finite_check (const OrtrainPersistentTensor *stored, gconstpointer address, OrtrainTensor *given,
                                    const char *kind, guint64 n_updates, GError **error);
 
 /* Runs a step again, with the same feeds, parameters and random numbers, but node by node as the model has them, and

@@ -76,18 +76,18 @@ describe_stored (const char *kind, OrtrainNonFinite found, const char *name, con
 
 /* In the memory of the device. What cannot be read is taken to be finite: this looks for reasons only. */
 static OrtrainNonFinite
-find_on_device (OrtrainExecution *execution, OrtrainDType dtype, gconstpointer address, gsize n_bytes)
+find_on_device (OrtrainDeviceContext *device_context, OrtrainDType dtype, gconstpointer address, gsize n_bytes)
 {
   g_autofree gpointer copy = NULL;
-  gconstpointer data = ortrain_execution_view (execution, address, n_bytes, &copy, NULL);
+  gconstpointer data = ortrain_device_context_view (device_context, address, n_bytes, &copy, NULL);
   return data != NULL ? find_non_finite (dtype, data, (gint64) (n_bytes / ortrain_dtype_get_size (dtype)))
                       : (OrtrainNonFinite){ -1, 0.0 };
 }
 
 char *
-ortrain_non_finite_describe (const OrtrainStored *stored, gconstpointer address)
+ortrain_non_finite_describe (const OrtrainPersistentTensor *stored, gconstpointer address)
 {
-  const OrtrainNonFinite found = find_on_device (stored->execution, stored->dtype, address, stored->bytes);
+  const OrtrainNonFinite found = find_on_device (stored->device_context, stored->dtype, address, stored->bytes);
   if (found.index < 0)
     return NULL;
   g_autofree char *index = describe_index (found.index, stored->dims, stored->rank);
@@ -120,13 +120,13 @@ read_element (OrtrainDType dtype, gconstpointer data, gint64 i)
 
 /* All infinities are from the model: a mask that adds -inf, or a row that is never chosen. Updates leave such numbers as they are. */
 static gboolean
-is_as_given (const OrtrainStored *stored, gconstpointer address, OrtrainTensor *given)
+is_as_given (const OrtrainPersistentTensor *stored, gconstpointer address, OrtrainTensor *given)
 {
   gconstpointer contents = ortrain_tensor_peek_unaligned (given);
   if (contents == NULL || ortrain_tensor_get_n_elements (given) != stored->n_elements)
     return FALSE;
   g_autofree gpointer copy = NULL;
-  gconstpointer data = ortrain_execution_view (stored->execution, address, stored->bytes, &copy, NULL);
+  gconstpointer data = ortrain_device_context_view (stored->device_context, address, stored->bytes, &copy, NULL);
   if (data == NULL)
     return FALSE;
   const OrtrainDType file_dtype = ortrain_tensor_get_dtype (given);
@@ -140,10 +140,10 @@ is_as_given (const OrtrainStored *stored, gconstpointer address, OrtrainTensor *
 }
 
 gboolean
-ortrain_non_finite_check (const OrtrainStored *stored, gconstpointer address, OrtrainTensor *given, const char *kind,
-                          guint64 n_updates, GError **error)
+ortrain_non_finite_check (const OrtrainPersistentTensor *stored, gconstpointer address, OrtrainTensor *given,
+                          const char *kind, guint64 n_updates, GError **error)
 {
-  OrtrainNonFinite found = find_on_device (stored->execution, stored->dtype, address, stored->bytes);
+  OrtrainNonFinite found = find_on_device (stored->device_context, stored->dtype, address, stored->bytes);
   if (found.index < 0 || (given != NULL && is_as_given (stored, address, given)))
     return TRUE;
   g_autofree char *text = describe_stored (kind, found, stored->name, stored->dims, stored->rank, n_updates);
@@ -157,7 +157,7 @@ typedef struct
 {
   OrtrainMemoryPlan *plan;
   OrtrainProgram *program;
-  OrtrainExecution *execution;
+  OrtrainDeviceContext *device_context;
   const OrtrainPlanValue *values;
   const OrtrainPlanStep *steps;
   const guint32 *operands;
@@ -176,7 +176,7 @@ look_at (Trace *trace, guint32 buffer, gint32 step)
     return;
   gconstpointer data = ortrain_program_get_address (trace->program, buffer);
   if (data != NULL)
-    trace->found[buffer] = find_on_device (trace->execution, value->value->dtype, data, value->bytes);
+    trace->found[buffer] = find_on_device (trace->device_context, value->value->dtype, data, value->bytes);
 }
 
 /* The buffer of the value that was computed or fed, for a view of it. */
@@ -353,11 +353,12 @@ ortrain_non_finite_explain (OrtrainGraph *graph, const OrtrainExecutorConfig *co
     return NULL;
   OrtrainStepBlock own = *step;
   ortrain_step_block_set_accumulate (&own, FALSE);
-  if (!ortrain_executor_take_memory (executor, NULL) || !ortrain_execution_begin (config->execution, &own, NULL))
+  if (!ortrain_executor_take_memory (executor, NULL) ||
+      !ortrain_device_context_begin (config->device_context, &own, NULL))
     return NULL;
   Trace trace = { .plan = ortrain_executor_get_plan (executor),
                   .program = ortrain_executor_peek_program (executor),
-                  .execution = config->execution,
+                  .device_context = config->device_context,
                   .n_updates = n_updates };
   return trace_run (&trace, phase, item);
 }

@@ -3,7 +3,7 @@
 
 #include "optim/ortrain-update-set-private.h"
 #include "plan/ortrain-plan-tables-private.h"
-#include "runtime/ortrain-execution-private.h"
+#include "runtime/ortrain-device-context-private.h"
 #include "tensor/ortrain-tensor-dict.h"
 #include "training-graph/ortrain-training-graph-private.h"
 
@@ -18,8 +18,8 @@
  * first asked for; until then the contents are those of the model, and all addresses are NULL. */
 typedef struct
 {
-  OrtrainExecution *execution; /* of the store */
-  const char *name;            /* owned by the training graph */
+  OrtrainDeviceContext *device_context; /* of the store */
+  const char *name;                     /* owned by the training graph */
   const char *gradient_name;
   OrtrainDType dtype;
   OrtrainDType file_dtype;     /* of the model's contents */
@@ -39,17 +39,17 @@ typedef struct
   const char *const *state_names; /* in the training graph; [n_states] */
   gint64 padding_row;             /* whose gradient is not used; -1 */
   gboolean immediate;
-} OrtrainStored;
+} OrtrainPersistentTensor;
 
 typedef struct
 {
-  OrtrainExecution *execution; /* lives longer than the store */
-  guint8 *block;               /* NULL: not taken yet */
+  OrtrainDeviceContext *device_context; /* lives longer than the store */
+  guint8 *block;                        /* NULL: not taken yet */
   gsize block_bytes;
   gsize bytes[ORTRAIN_CATEGORY_OUTPUT + 1]; /* aligned, by category; their sum is block_bytes */
-  OrtrainStored *parameters;
+  OrtrainPersistentTensor *parameters;
   guint n_parameters;
-  OrtrainStored *buffers;
+  OrtrainPersistentTensor *buffers;
   guint n_buffers;
   guint8 *buffers_begin;
   guint8 *buffers_copies[2]; /* of a step, and of the one that was submitted behind it */
@@ -62,8 +62,8 @@ typedef struct
   guint8 *host_copy;   /* of the block up to the end of the state; NULL: not needed */
   gsize host_copy_bytes;
   OrtrainUpdateSet *updates;
-  GHashTable *by_name;     /* name of a parameter or buffer → OrtrainStored */
-  GHashTable *by_gradient; /* name of a gradient → OrtrainStored */
+  GHashTable *by_name;     /* name of a parameter or buffer → OrtrainPersistentTensor */
+  GHashTable *by_gradient; /* name of a gradient → OrtrainPersistentTensor */
   GHashTable *by_state;    /* name of a state in the training graph → where its address stands */
   OrtrainLossScaling scaling;
   const char *loss_scale_name, *good_steps_name, *overflows_name; /* NULL: the loss is not scaled */
@@ -79,7 +79,7 @@ typedef struct
 
 /* Lays out the block. */
 OrtrainParameterStore *ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainUpdateRule *rule,
-                                                    OrtrainOptimizer *optimizer, OrtrainExecution *execution,
+                                                    OrtrainOptimizer *optimizer, OrtrainDeviceContext *device_context,
                                                     GError **error);
 void ortrain_parameter_store_free (OrtrainParameterStore *self);
 
@@ -121,13 +121,13 @@ gpointer ortrain_parameter_store_get_host_address (const OrtrainParameterStore *
 void ortrain_parameter_store_zero_gradients (OrtrainParameterStore *self);
 /* Called after each backward pass. */
 void ortrain_parameter_store_zero_padding (OrtrainParameterStore *self);
-OrtrainStored *ortrain_parameter_store_find (OrtrainParameterStore *self, const char *name);
+OrtrainPersistentTensor *ortrain_parameter_store_find (OrtrainParameterStore *self, const char *name);
 /* The gradient of a parameter as one of the tensors of the store. */
-OrtrainStored ortrain_stored_get_gradient (const OrtrainStored *stored);
+OrtrainPersistentTensor ortrain_stored_get_gradient (const OrtrainPersistentTensor *stored);
 /* A tensor over memory of the store, valid as long as the store is, or, where the host does not read it, a copy; for use
  * inside the library. */
-OrtrainTensor *ortrain_stored_peek (const OrtrainStored *stored, gpointer address, GError **error);
-OrtrainTensor *ortrain_stored_copy (const OrtrainStored *stored, gconstpointer address, GError **error);
+OrtrainTensor *ortrain_stored_peek (const OrtrainPersistentTensor *stored, gpointer address, GError **error);
+OrtrainTensor *ortrain_stored_copy (const OrtrainPersistentTensor *stored, gconstpointer address, GError **error);
 /* Checks all of `tensors` against the store, then copies them in. Names that are no parameter or buffer:
  * SESSION_ERROR_FEED. */
 gboolean ortrain_parameter_store_set (OrtrainParameterStore *self, OrtrainTensorDict *tensors, GError **error);

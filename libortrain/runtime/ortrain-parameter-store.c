@@ -14,10 +14,10 @@
 /* ---- layout ---- */
 
 static void
-describe (OrtrainParameterStore *self, OrtrainStored *stored, const OrtrainTrainedTensor *trained)
+describe (OrtrainParameterStore *self, OrtrainPersistentTensor *stored, const OrtrainTrainedTensor *trained)
 {
   OrtrainTensor *tensor = trained->initial;
-  stored->execution = self->execution;
+  stored->device_context = self->device_context;
   stored->name = trained->name;
   stored->gradient_name = trained->gradient;
   stored->dtype = trained->dtype;
@@ -35,7 +35,7 @@ describe (OrtrainParameterStore *self, OrtrainStored *stored, const OrtrainTrain
 }
 
 static gboolean
-measure (OrtrainStored *stored, GError **error)
+measure (OrtrainPersistentTensor *stored, GError **error)
 {
   if (ortrain_checked_mul ((gsize) stored->n_elements, ortrain_dtype_get_size (stored->dtype), &stored->bytes) &&
       ortrain_checked_mul ((gsize) stored->n_elements, ortrain_dtype_get_size (stored->gradient_dtype),
@@ -66,7 +66,7 @@ reserve (OrtrainParameterStore *self, gsize bytes, OrtrainCategory category, gsi
 static gboolean
 host_reads (const OrtrainParameterStore *self)
 {
-  return ortrain_execution_get_provider (self->execution)->klass->reads_host;
+  return ortrain_device_context_get_provider (self->device_context)->klass->reads_host;
 }
 
 /* Nothing may be added to no pointer. */
@@ -113,7 +113,7 @@ lay_out (OrtrainParameterStore *self, GError **error)
   self->states_bytes = self->block_bytes - before;
   for (guint i = 0; i < self->n_parameters; i++)
     {
-      OrtrainStored *stored = &self->parameters[i];
+      OrtrainPersistentTensor *stored = &self->parameters[i];
       if (stored->copy_name == NULL)
         continue;
       if (!reserve (self, (gsize) stored->n_elements * sizeof (guint16), ORTRAIN_CATEGORY_STATE, &offset, error))
@@ -156,7 +156,7 @@ lay_out (OrtrainParameterStore *self, GError **error)
       self->buffers[i].address = place (self, offset);
     }
   self->buffers_bytes = self->block_bytes - before;
-  const guint n_copies = ortrain_execution_get_provider (self->execution)->klass->capture != NULL ? 2 : 1;
+  const guint n_copies = ortrain_device_context_get_provider (self->device_context)->klass->capture != NULL ? 2 : 1;
   for (guint k = 0; k < n_copies; k++)
     {
       if (!reserve (self, self->buffers_bytes, ORTRAIN_CATEGORY_BUFFER, &offset, error))
@@ -168,14 +168,14 @@ lay_out (OrtrainParameterStore *self, GError **error)
 
 OrtrainParameterStore *
 ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainUpdateRule *rule, OrtrainOptimizer *optimizer,
-                             OrtrainExecution *execution, GError **error)
+                             OrtrainDeviceContext *device_context, GError **error)
 {
   g_autoptr (OrtrainParameterStore) self = g_new0 (OrtrainParameterStore, 1);
-  self->execution = execution;
+  self->device_context = device_context;
   self->n_parameters = graph->parameters->len;
   self->n_buffers = graph->buffers->len;
-  self->parameters = g_new0 (OrtrainStored, self->n_parameters + 1);
-  self->buffers = g_new0 (OrtrainStored, self->n_buffers + 1);
+  self->parameters = g_new0 (OrtrainPersistentTensor, self->n_parameters + 1);
+  self->buffers = g_new0 (OrtrainPersistentTensor, self->n_buffers + 1);
   self->by_name = g_hash_table_new (g_str_hash, g_str_equal);
   self->by_gradient = g_hash_table_new (g_str_hash, g_str_equal);
   self->by_state = g_hash_table_new (g_str_hash, g_str_equal);
@@ -191,7 +191,7 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainUpdateRul
   g_autofree OrtrainUpdateParameter *updated = g_new0 (OrtrainUpdateParameter, self->n_parameters + 1);
   for (guint i = 0; i < self->n_parameters; i++)
     {
-      OrtrainStored *stored = &self->parameters[i];
+      OrtrainPersistentTensor *stored = &self->parameters[i];
       describe (self, stored, &g_array_index (graph->parameters, OrtrainTrainedTensor, i));
       if (!measure (stored, error))
         return NULL;
@@ -214,7 +214,7 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainUpdateRul
     return NULL;
   for (guint i = 0; i < self->n_parameters; i++)
     {
-      OrtrainStored *stored = &self->parameters[i];
+      OrtrainPersistentTensor *stored = &self->parameters[i];
       stored->states = g_new0 (gpointer, ortrain_update_set_get_n_states (self->updates) + 1);
       for (guint k = 0; stored->state_names != NULL && stored->state_names[k] != NULL; k++)
         g_hash_table_insert (self->by_state, (gpointer) stored->state_names[k], &stored->states[k]);
@@ -257,7 +257,7 @@ explain_needs (OrtrainParameterStore *self, GError **error)
 static gboolean
 allocate (OrtrainParameterStore *self, GError **error)
 {
-  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  OrtrainProvider *provider = ortrain_device_context_get_provider (self->device_context);
   self->block = ortrain_provider_allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block_bytes, error);
   if (self->block == NULL)
     {
@@ -286,7 +286,7 @@ allocate (OrtrainParameterStore *self, GError **error)
 static void
 give_back (OrtrainParameterStore *self)
 {
-  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  OrtrainProvider *provider = ortrain_device_context_get_provider (self->device_context);
   if (self->scalars != NULL)
     ortrain_provider_free_memory (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->scalars, get_scalars_bytes (self));
   if (self->block != NULL)
@@ -319,8 +319,8 @@ begin_states (OrtrainParameterStore *self, GError **error)
           for (guint e = 0; !wide && e < G_N_ELEMENTS (piece.singles); e++)
             piece.singles[e] = (float) initial;
           for (gsize begin = 0; begin < bytes; begin += sizeof piece)
-            if (!ortrain_execution_write (self->execution, (guint8 *) self->parameters[i].states[k] + begin, &piece,
-                                          MIN (sizeof piece, bytes - begin), error))
+            if (!ortrain_device_context_write (self->device_context, (guint8 *) self->parameters[i].states[k] + begin,
+                                               &piece, MIN (sizeof piece, bytes - begin), error))
               return FALSE;
         }
     }
@@ -328,7 +328,7 @@ begin_states (OrtrainParameterStore *self, GError **error)
 }
 
 static gboolean
-write_initial (OrtrainParameterStore *self, const OrtrainStored *list, guint n, GError **error)
+write_initial (OrtrainParameterStore *self, const OrtrainPersistentTensor *list, guint n, GError **error)
 {
   for (guint i = 0; i < n; i++)
     {
@@ -348,8 +348,8 @@ write_initial (OrtrainParameterStore *self, const OrtrainStored *list, guint n, 
           return FALSE;
         }
       /* the conversion goes with this turn */
-      if (!ortrain_execution_write (self->execution, list[i].address, contents, list[i].bytes, error) ||
-          (converted != NULL && !ortrain_execution_wait (self->execution, NULL, error)))
+      if (!ortrain_device_context_write (self->device_context, list[i].address, contents, list[i].bytes, error) ||
+          (converted != NULL && !ortrain_device_context_wait (self->device_context, NULL, error)))
         return FALSE;
     }
   return TRUE;
@@ -359,7 +359,8 @@ write_initial (OrtrainParameterStore *self, const OrtrainStored *list, guint n, 
 #define PIECE 16384
 
 static gboolean
-refresh_copy (OrtrainParameterStore *self, const OrtrainStored *stored, float *wide, guint16 *narrow, GError **error)
+refresh_copy (OrtrainParameterStore *self, const OrtrainPersistentTensor *stored, float *wide, guint16 *narrow,
+              GError **error)
 {
   const gboolean direct = host_reads (self);
   for (gint64 begin = 0; begin < stored->n_elements; begin += PIECE)
@@ -372,12 +373,13 @@ refresh_copy (OrtrainParameterStore *self, const OrtrainStored *stored, float *w
           ortrain_dtype_narrow_n (stored->copy_dtype, destination, source, n);
           continue;
         }
-      if (!ortrain_execution_read (self->execution, wide, source, (gsize) n * sizeof *wide, error) ||
-          !ortrain_execution_wait (self->execution, NULL, error))
+      if (!ortrain_device_context_read (self->device_context, wide, source, (gsize) n * sizeof *wide, error) ||
+          !ortrain_device_context_wait (self->device_context, NULL, error))
         return FALSE;
       ortrain_dtype_narrow_n (stored->copy_dtype, narrow, wide, n);
-      if (!ortrain_execution_write (self->execution, destination, narrow, (gsize) n * sizeof *narrow, error) ||
-          !ortrain_execution_wait (self->execution, NULL, error))
+      if (!ortrain_device_context_write (self->device_context, destination, narrow, (gsize) n * sizeof *narrow,
+                                         error) ||
+          !ortrain_device_context_wait (self->device_context, NULL, error))
         return FALSE;
     }
   return TRUE;
@@ -388,7 +390,7 @@ ortrain_parameter_store_refresh_copies (OrtrainParameterStore *self, GError **er
 {
   g_autofree float *wide = g_new (float, PIECE);
   g_autofree guint16 *narrow = g_new (guint16, PIECE);
-  if (!ortrain_execution_wait (self->execution, NULL, error))
+  if (!ortrain_device_context_wait (self->device_context, NULL, error))
     return FALSE;
   for (guint i = 0; i < self->n_parameters; i++)
     if (self->parameters[i].copy_name != NULL && !refresh_copy (self, &self->parameters[i], wide, narrow, error))
@@ -403,9 +405,9 @@ ortrain_parameter_store_write_loss_weight (OrtrainParameterStore *self, double w
   const gboolean wide = self->loss_dtype == ORTRAIN_DTYPE_FLOAT64;
   if (self->loss_weight_name == NULL || self->written_weight == weight)
     return TRUE;
-  if (!ortrain_execution_write (self->execution, self->loss_weight, wide ? (gconstpointer) &weight : &single,
-                                wide ? sizeof weight : sizeof single, error) ||
-      !ortrain_execution_wait (self->execution, NULL, error))
+  if (!ortrain_device_context_write (self->device_context, self->loss_weight, wide ? (gconstpointer) &weight : &single,
+                                     wide ? sizeof weight : sizeof single, error) ||
+      !ortrain_device_context_wait (self->device_context, NULL, error))
     return FALSE;
   self->written_weight = weight;
   return TRUE;
@@ -414,35 +416,38 @@ ortrain_parameter_store_write_loss_weight (OrtrainParameterStore *self, double w
 gboolean
 ortrain_parameter_store_write_scaler (OrtrainParameterStore *self, const OrtrainScalerState *state, GError **error)
 {
-  return ortrain_execution_write (self->execution, self->loss_scale, &state->loss_scale, sizeof state->loss_scale,
-                                  error) &&
-         ortrain_execution_write (self->execution, self->good_steps, &state->good_steps, sizeof state->good_steps,
-                                  error) &&
-         ortrain_execution_write (self->execution, self->overflows, &state->overflows, sizeof state->overflows,
-                                  error) &&
-         (self->tolerated_name == NULL || ortrain_execution_write (self->execution, self->tolerated, &state->tolerated,
-                                                                   sizeof state->tolerated, error)) &&
-         ortrain_execution_wait (self->execution, NULL, error);
+  return ortrain_device_context_write (self->device_context, self->loss_scale, &state->loss_scale,
+                                       sizeof state->loss_scale, error) &&
+         ortrain_device_context_write (self->device_context, self->good_steps, &state->good_steps,
+                                       sizeof state->good_steps, error) &&
+         ortrain_device_context_write (self->device_context, self->overflows, &state->overflows,
+                                       sizeof state->overflows, error) &&
+         (self->tolerated_name == NULL ||
+          ortrain_device_context_write (self->device_context, self->tolerated, &state->tolerated,
+                                        sizeof state->tolerated, error)) &&
+         ortrain_device_context_wait (self->device_context, NULL, error);
 }
 
 gboolean
 ortrain_parameter_store_submit_read_scaler (OrtrainParameterStore *self, OrtrainScalerState *state, GError **error)
 {
   state->tolerated = 0;
-  return (self->tolerated_name == NULL || ortrain_execution_read (self->execution, &state->tolerated, self->tolerated,
-                                                                  sizeof state->tolerated, error)) &&
-         ortrain_execution_read (self->execution, &state->loss_scale, self->loss_scale, sizeof state->loss_scale,
-                                 error) &&
-         ortrain_execution_read (self->execution, &state->good_steps, self->good_steps, sizeof state->good_steps,
-                                 error) &&
-         ortrain_execution_read (self->execution, &state->overflows, self->overflows, sizeof state->overflows, error);
+  return (self->tolerated_name == NULL ||
+          ortrain_device_context_read (self->device_context, &state->tolerated, self->tolerated,
+                                       sizeof state->tolerated, error)) &&
+         ortrain_device_context_read (self->device_context, &state->loss_scale, self->loss_scale,
+                                      sizeof state->loss_scale, error) &&
+         ortrain_device_context_read (self->device_context, &state->good_steps, self->good_steps,
+                                      sizeof state->good_steps, error) &&
+         ortrain_device_context_read (self->device_context, &state->overflows, self->overflows, sizeof state->overflows,
+                                      error);
 }
 
 gboolean
 ortrain_parameter_store_read_scaler (OrtrainParameterStore *self, OrtrainScalerState *state, GError **error)
 {
   return ortrain_parameter_store_submit_read_scaler (self, state, error) &&
-         ortrain_execution_wait (self->execution, NULL, error);
+         ortrain_device_context_wait (self->device_context, NULL, error);
 }
 
 static gboolean
@@ -456,7 +461,7 @@ begin_scaler (OrtrainParameterStore *self, GError **error)
 
 /* After all was read. */
 static gboolean
-check_initial (const OrtrainStored *list, guint n, GError **error)
+check_initial (const OrtrainPersistentTensor *list, guint n, GError **error)
 {
   for (guint i = 0; i < n; i++)
     if (!ortrain_tensor_check_file (list[i].initial, error))
@@ -466,7 +471,7 @@ check_initial (const OrtrainStored *list, guint n, GError **error)
 
 /* The block has the contents now; what of them is in mapped files need not be in memory twice. */
 static void
-forget_initial (OrtrainStored *list, guint n)
+forget_initial (OrtrainPersistentTensor *list, guint n)
 {
   for (guint i = 0; i < n; i++)
     {
@@ -484,7 +489,7 @@ bind_custom (OrtrainParameterStore *self, GError **error)
   g_autofree gpointer *states = g_new0 (gpointer, n_states + 1);
   for (guint i = 0; i < self->n_parameters; i++)
     {
-      const OrtrainStored *stored = &self->parameters[i];
+      const OrtrainPersistentTensor *stored = &self->parameters[i];
       for (guint k = 0; k < n_states; k++)
         states[k] = ortrain_parameter_store_get_host_address (self, stored->states[k]);
       if (!ortrain_update_set_bind_parameter (
@@ -514,7 +519,7 @@ ortrain_parameter_store_take_memory (OrtrainParameterStore *self, GError **error
     return TRUE;
   if (!allocate (self, error) || !fill (self, error))
     {
-      ortrain_execution_wait (self->execution, NULL, NULL); /* copies that were submitted */
+      ortrain_device_context_wait (self->device_context, NULL, NULL); /* copies that were submitted */
       give_back (self);
       lay_out (self, NULL);
       return FALSE;
@@ -525,7 +530,7 @@ ortrain_parameter_store_take_memory (OrtrainParameterStore *self, GError **error
 }
 
 static void
-clear_list (OrtrainStored *list, guint n)
+clear_list (OrtrainPersistentTensor *list, guint n)
 {
   for (guint i = 0; i < n; i++)
     {
@@ -554,15 +559,15 @@ ortrain_parameter_store_free (OrtrainParameterStore *self)
 gboolean
 ortrain_parameter_store_write_scalars (OrtrainParameterStore *self, const double *scalars, GError **error)
 {
-  return ortrain_execution_write (self->execution, self->scalars, scalars,
-                                  ortrain_update_set_get_n_written (self->updates) * sizeof (double), error);
+  return ortrain_device_context_write (self->device_context, self->scalars, scalars,
+                                       ortrain_update_set_get_n_written (self->updates) * sizeof (double), error);
 }
 
 gpointer
 ortrain_parameter_store_resolve (const char *name, OrtrainRegion region, gpointer user_data)
 {
   OrtrainParameterStore *self = user_data;
-  OrtrainStored *stored = g_hash_table_lookup (self->by_name, name);
+  OrtrainPersistentTensor *stored = g_hash_table_lookup (self->by_name, name);
   if (region == ORTRAIN_REGION_STATE)
     {
       const gpointer *state = g_hash_table_lookup (self->by_state, name);
@@ -570,7 +575,7 @@ ortrain_parameter_store_resolve (const char *name, OrtrainRegion region, gpointe
     }
   if (region != ORTRAIN_REGION_GRADIENT)
     return stored != NULL ? stored->address : NULL;
-  OrtrainStored *by_gradient = g_hash_table_lookup (self->by_gradient, name);
+  OrtrainPersistentTensor *by_gradient = g_hash_table_lookup (self->by_gradient, name);
   if (by_gradient != NULL)
     return by_gradient->gradient;
   return stored != NULL ? stored->gradient : NULL;
@@ -580,7 +585,7 @@ ortrain_parameter_store_resolve (const char *name, OrtrainRegion region, gpointe
 static gboolean
 copy_bytes (OrtrainParameterStore *self, gpointer destination, gconstpointer source, gsize n_bytes, GError **error)
 {
-  return n_bytes == 0 || ortrain_execution_write (self->execution, destination, source, n_bytes, error);
+  return n_bytes == 0 || ortrain_device_context_write (self->device_context, destination, source, n_bytes, error);
 }
 
 gboolean
@@ -606,8 +611,9 @@ ortrain_parameter_store_begin_update (OrtrainParameterStore *self, GError **erro
 {
   const gsize parameters_bytes = self->bytes[ORTRAIN_CATEGORY_PARAMETER];
   if (self->host_copy != NULL)
-    return ortrain_execution_read (self->execution, self->host_copy, self->block, self->host_copy_bytes, error) &&
-           ortrain_execution_wait (self->execution, NULL, error);
+    return ortrain_device_context_read (self->device_context, self->host_copy, self->block, self->host_copy_bytes,
+                                        error) &&
+           ortrain_device_context_wait (self->device_context, NULL, error);
   return copy_bytes (self, self->update_copy, self->block, parameters_bytes, error) &&
          copy_bytes (self, self->update_copy + parameters_bytes, self->states_begin, self->states_bytes, error);
 }
@@ -625,7 +631,7 @@ ortrain_parameter_store_end_update (OrtrainParameterStore *self, gboolean keep, 
   /* the host may write its copy again when this returns */
   return copy_bytes (self, self->block, parameters, parameters_bytes, error) &&
          copy_bytes (self, self->states_begin, states, self->states_bytes, error) &&
-         ortrain_execution_wait (self->execution, NULL, error) &&
+         ortrain_device_context_wait (self->device_context, NULL, error) &&
          (!keep || ortrain_parameter_store_refresh_copies (self, error));
 }
 
@@ -633,7 +639,7 @@ void
 ortrain_parameter_store_zero_gradients (OrtrainParameterStore *self)
 {
   if (self->gradients_bytes > 0 && self->block != NULL)
-    ortrain_execution_fill (self->execution, self->gradients_begin, 0, self->gradients_bytes, NULL);
+    ortrain_device_context_fill (self->device_context, self->gradients_begin, 0, self->gradients_bytes, NULL);
 }
 
 void
@@ -641,25 +647,26 @@ ortrain_parameter_store_zero_padding (OrtrainParameterStore *self)
 {
   for (guint i = 0; i < self->n_parameters; i++)
     {
-      const OrtrainStored *stored = &self->parameters[i];
+      const OrtrainPersistentTensor *stored = &self->parameters[i];
       if (stored->padding_row < 0 || stored->gradient == NULL)
         continue;
       gsize row_bytes = stored->gradient_bytes / (gsize) stored->dims[0];
-      ortrain_execution_fill (self->execution, (guint8 *) stored->gradient + (gsize) stored->padding_row * row_bytes, 0,
-                              row_bytes, NULL);
+      ortrain_device_context_fill (self->device_context,
+                                   (guint8 *) stored->gradient + (gsize) stored->padding_row * row_bytes, 0, row_bytes,
+                                   NULL);
     }
 }
 
-OrtrainStored *
+OrtrainPersistentTensor *
 ortrain_parameter_store_find (OrtrainParameterStore *self, const char *name)
 {
   return g_hash_table_lookup (self->by_name, name);
 }
 
-OrtrainStored
-ortrain_stored_get_gradient (const OrtrainStored *stored)
+OrtrainPersistentTensor
+ortrain_stored_get_gradient (const OrtrainPersistentTensor *stored)
 {
-  OrtrainStored gradient = *stored;
+  OrtrainPersistentTensor gradient = *stored;
   gradient.address = stored->gradient;
   gradient.dtype = stored->gradient_dtype;
   gradient.bytes = stored->gradient_bytes;
@@ -667,22 +674,22 @@ ortrain_stored_get_gradient (const OrtrainStored *stored)
 }
 
 OrtrainTensor *
-ortrain_stored_peek (const OrtrainStored *stored, gpointer address, GError **error)
+ortrain_stored_peek (const OrtrainPersistentTensor *stored, gpointer address, GError **error)
 {
-  if (!ortrain_execution_get_provider (stored->execution)->klass->reads_host)
+  if (!ortrain_device_context_get_provider (stored->device_context)->klass->reads_host)
     return ortrain_stored_copy (stored, address, error);
   return ortrain_tensor_new_for_address (stored->dtype, stored->dims, stored->rank, (gsize) address, TRUE, NULL, error);
 }
 
 OrtrainTensor *
-ortrain_stored_copy (const OrtrainStored *stored, gconstpointer address, GError **error)
+ortrain_stored_copy (const OrtrainPersistentTensor *stored, gconstpointer address, GError **error)
 {
   g_autoptr (OrtrainTensor) tensor =
       ortrain_tensor_new_uninitialized (stored->dtype, stored->dims, stored->rank, error);
   if (tensor == NULL ||
-      !ortrain_execution_read (stored->execution, ortrain_tensor_peek_writable (tensor), address,
-                               ortrain_tensor_get_n_bytes (tensor), error) ||
-      !ortrain_execution_wait (stored->execution, NULL, error))
+      !ortrain_device_context_read (stored->device_context, ortrain_tensor_peek_writable (tensor), address,
+                                    ortrain_tensor_get_n_bytes (tensor), error) ||
+      !ortrain_device_context_wait (stored->device_context, NULL, error))
     {
       g_prefix_error (error, "a copy of '%s': ", ortrain_text_show (stored->name));
       return NULL;
@@ -691,10 +698,10 @@ ortrain_stored_copy (const OrtrainStored *stored, gconstpointer address, GError 
 }
 
 /* Whether a tensor fits a parameter or buffer of the session; where it does, which. */
-static OrtrainStored *
+static OrtrainPersistentTensor *
 check_given (OrtrainParameterStore *self, const char *name, OrtrainTensor *tensor, GError **error)
 {
-  OrtrainStored *stored = ortrain_parameter_store_find (self, name);
+  OrtrainPersistentTensor *stored = ortrain_parameter_store_find (self, name);
   if (stored == NULL)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
@@ -719,7 +726,7 @@ ortrain_parameter_store_set (OrtrainParameterStore *self, OrtrainTensorDict *ten
 {
   const guint n = ortrain_tensor_dict_get_size (tensors);
   g_auto (OrtrainStagedWrites) writes = { 0 };
-  ortrain_staged_writes_init (&writes, self->execution);
+  ortrain_staged_writes_init (&writes, self->device_context);
   for (guint i = 0; i < n; i++) /* what costs nothing first */
     if (check_given (self, ortrain_tensor_dict_get_name (tensors, i), ortrain_tensor_dict_get_tensor (tensors, i),
                      error) == NULL)
@@ -727,7 +734,7 @@ ortrain_parameter_store_set (OrtrainParameterStore *self, OrtrainTensorDict *ten
   for (guint i = 0; i < n; i++)
     {
       const char *name = ortrain_tensor_dict_get_name (tensors, i);
-      const OrtrainStored *stored = ortrain_parameter_store_find (self, name);
+      const OrtrainPersistentTensor *stored = ortrain_parameter_store_find (self, name);
       if (!ortrain_staged_writes_add (&writes, ortrain_tensor_dict_get_tensor (tensors, i), stored->dtype,
                                       stored->address, error))
         {

@@ -4,7 +4,7 @@
 #include <gio/gio.h>
 
 #include "plan/ortrain-plan-tables-private.h"
-#include "runtime/ortrain-execution-private.h"
+#include "runtime/ortrain-device-context-private.h"
 
 /* A plan with addresses: a flat array of kernel calls. Running it is a loop that allocates nothing. */
 typedef struct _OrtrainProgram OrtrainProgram;
@@ -20,7 +20,7 @@ typedef enum
 } OrtrainProgramRange;
 
 /* execution: runs it, and lives longer. No memory of the device is taken. */
-OrtrainProgram *ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution);
+OrtrainProgram *ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainDeviceContext *device_context);
 void ortrain_program_free (OrtrainProgram *self);
 
 /* Makes streams and events, and puts the constants of the plan where kernels read them, before the first run. */
@@ -35,7 +35,7 @@ void ortrain_program_set_places (OrtrainProgram *self, const gpointer *places);
 void ortrain_program_set_address (OrtrainProgram *self, guint32 buffer, gpointer address);
 gpointer ortrain_program_get_address (const OrtrainProgram *self, guint32 buffer);
 /* Feeds that have two places go to the other one from now on. Before the calls that read them, and those that copy them. */
-void ortrain_program_turn (OrtrainProgram *self);
+void ortrain_program_swap_input_buffers (OrtrainProgram *self);
 /* Whether there are feeds with two places, and copies of them may run beside all else. */
 gboolean ortrain_program_can_overlap_feeds (OrtrainMemoryPlan *plan);
 

@@ -4,7 +4,7 @@
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
-#include "specialize/ortrain-evaluate-private.h"
+#include "specialize/ortrain-host-evaluator-private.h"
 
 #define N_PLACES 2
 
@@ -37,7 +37,7 @@ typedef struct
 struct _OrtrainProgram
 {
   OrtrainMemoryPlan *plan;
-  OrtrainExecution *execution;
+  OrtrainDeviceContext *device_context;
   GPtrArray *constants; /* of OrtrainTensor, kept by the plan's graph: those that it holds in the execution */
   const OrtrainPlanValue *values;
   const OrtrainPlanStep *steps;
@@ -70,7 +70,7 @@ struct _OrtrainProgram
 gboolean
 ortrain_program_hold (OrtrainProgram *self, OrtrainTensor *tensor, gpointer *address, GError **error)
 {
-  if (!ortrain_execution_ref_constant (self->execution, tensor, address, error))
+  if (!ortrain_device_context_ref_constant (self->device_context, tensor, address, error))
     return FALSE;
   g_ptr_array_add (self->constants, tensor);
   return TRUE;
@@ -151,11 +151,12 @@ get_cut (OrtrainProgram *self, OrtrainProgramRange range)
 static gboolean
 open_streams (OrtrainProgram *self, GError **error)
 {
-  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  OrtrainProvider *provider = ortrain_device_context_get_provider (self->device_context);
   guint n_waits;
   const guint32 *waits = ortrain_memory_plan_peek_waits (self->plan, &n_waits);
   for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
-    if (self->has_streams[k] && !ortrain_execution_open_stream (self->execution, (OrtrainPlanStream) k, error))
+    if (self->has_streams[k] &&
+        !ortrain_device_context_open_stream (self->device_context, (OrtrainPlanStream) k, error))
       return FALSE;
   for (guint w = 0; w < n_waits; w++)
     if (self->steps[waits[w]].stream != ORTRAIN_STREAM_HOST && self->events[waits[w]] == NULL &&
@@ -198,7 +199,7 @@ ortrain_program_load (OrtrainProgram *self, GError **error)
 
 /* Whether the copy of a feed has two places for it. */
 static gboolean
-has_two_places (const OrtrainPlanStep *step)
+double_buffers_inputs_of (const OrtrainPlanStep *step)
 {
   return ortrain_node_get_kind (step->node) == ORTRAIN_OP_KIND_COPY && step->n_outputs == N_PLACES;
 }
@@ -211,9 +212,9 @@ ortrain_program_can_overlap_feeds (OrtrainMemoryPlan *plan)
   gboolean any = FALSE;
   for (guint s = 0; s < n_steps; s++)
     {
-      any = any || has_two_places (&steps[s]);
+      any = any || double_buffers_inputs_of (&steps[s]);
       if (steps[s].stream != ORTRAIN_STREAM_COMPUTE &&
-          (steps[s].stream != ORTRAIN_STREAM_COPY || !has_two_places (&steps[s])))
+          (steps[s].stream != ORTRAIN_STREAM_COPY || !double_buffers_inputs_of (&steps[s])))
         return FALSE;
     }
   return any;
@@ -226,7 +227,7 @@ find_feeds (OrtrainProgram *self)
     return;
   self->feeds = g_new0 (Feed, self->n_steps + 1);
   for (guint s = 0; s < self->n_steps; s++)
-    for (guint k = 0; k < N_PLACES && has_two_places (&self->steps[s]); k++)
+    for (guint k = 0; k < N_PLACES && double_buffers_inputs_of (&self->steps[s]); k++)
       {
         const OrtrainPlanStep *step = &self->steps[s];
         self->feeds[self->n_feeds].roots[k] =
@@ -236,11 +237,11 @@ find_feeds (OrtrainProgram *self)
 }
 
 OrtrainProgram *
-ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution)
+ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainDeviceContext *device_context)
 {
   OrtrainProgram *self = g_new0 (OrtrainProgram, 1);
   self->plan = g_object_ref (plan);
-  self->execution = execution;
+  self->device_context = device_context;
   self->constants = g_ptr_array_new ();
   self->values = ortrain_memory_plan_peek_values (plan, &self->n_values);
   self->steps = ortrain_memory_plan_peek_steps (plan, &self->n_steps);
@@ -283,7 +284,7 @@ ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution)
         .node_number = step->node->number,
         .accumulates = step->accumulates,
         .gradients = step->gradients,
-        .context = ortrain_execution_peek_context (execution, step->stream),
+        .context = ortrain_device_context_peek_context (device_context, step->stream),
         .run_joined = step->kernel->run_joined,
         .n_joined = step->n_joined,
       };
@@ -296,7 +297,7 @@ ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution)
     {
       /* NULL would mean that it is absent */
       if (self->values[i].root == i && self->values[i].bytes == 0)
-        ortrain_program_set_address (self, i, ortrain_execution_get_nothing (execution));
+        ortrain_program_set_address (self, i, ortrain_device_context_get_empty_address (device_context));
     }
   return self;
 }
@@ -304,7 +305,7 @@ ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution)
 static void
 free_captures (OrtrainProgram *self, Segment *segment)
 {
-  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  OrtrainProvider *provider = ortrain_device_context_get_provider (self->device_context);
   for (guint k = 0; k < N_PLACES; k++)
     if (segment->captures[k] != NULL)
       provider->klass->free_capture (provider, g_steal_pointer (&segment->captures[k]));
@@ -326,8 +327,8 @@ forget_cuts (OrtrainProgram *self)
 void
 ortrain_program_free (OrtrainProgram *self)
 {
-  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
-  ortrain_execution_drain (self->execution); /* a stream may still be before a wait for one of the events */
+  OrtrainProvider *provider = ortrain_device_context_get_provider (self->device_context);
+  ortrain_device_context_drain (self->device_context); /* a stream may still be before a wait for one of the events */
   forget_cuts (self);
   for (guint s = 0; s < self->n_steps; s++)
     if (self->events[s] != NULL)
@@ -335,11 +336,11 @@ ortrain_program_free (OrtrainProgram *self)
   for (guint k = 0; k < N_PLACES; k++)
     if (self->ends[k] != NULL)
       provider->klass->free_event (provider, self->ends[k]);
-  ortrain_execution_forget_program (self->execution, self);
+  ortrain_device_context_forget_program (self->device_context, self);
   g_free (self->feeds);
   g_free (self->events);
   for (guint i = 0; i < self->constants->len; i++)
-    ortrain_execution_unref_constant (self->execution, self->constants->pdata[i]);
+    ortrain_device_context_unref_constant (self->device_context, self->constants->pdata[i]);
   g_ptr_array_unref (self->constants);
   g_free (self->calls);
   g_free (self->addresses);
@@ -397,7 +398,7 @@ note_new_address (OrtrainProgram *self, guint32 root)
 {
   const OrtrainRegion region = self->values[root].region;
   if ((region != ORTRAIN_REGION_INPUT && region != ORTRAIN_REGION_OUTPUT) ||
-      ortrain_execution_get_provider (self->execution)->klass->capture == NULL)
+      ortrain_device_context_get_provider (self->device_context)->klass->capture == NULL)
     return;
   gboolean any = FALSE;
   for (guint32 k = self->first_slot[root]; k < self->first_slot[root + 1]; k++)
@@ -432,7 +433,7 @@ ortrain_program_get_address (const OrtrainProgram *self, guint32 buffer)
 }
 
 void
-ortrain_program_turn (OrtrainProgram *self)
+ortrain_program_swap_input_buffers (OrtrainProgram *self)
 {
   if (self->n_feeds == 0)
     return;
@@ -484,20 +485,20 @@ launch_segment (OrtrainProgram *self, Segment *segment, GCancellable *cancellabl
 {
   const OrtrainKernelCall *calls = self->calls + segment->first;
   const guint n_calls = segment->end - segment->first;
-  OrtrainExecution *execution = self->execution;
-  const OrtrainProvider *provider = ortrain_execution_get_provider (execution);
+  OrtrainDeviceContext *device_context = self->device_context;
+  const OrtrainProvider *provider = ortrain_device_context_get_provider (device_context);
   if (segment->stream == ORTRAIN_STREAM_HOST || n_calls < 2 || provider->klass->capture == NULL || segment->has_moved)
     {
       segment->has_moved = FALSE;
       free_captures (self, segment);
-      return ortrain_execution_submit (execution, segment->stream, calls, n_calls, cancellable, error);
+      return ortrain_device_context_submit (device_context, segment->stream, calls, n_calls, cancellable, error);
     }
   if (g_cancellable_set_error_if_cancelled (cancellable, error))
     return FALSE;
   OrtrainCapture **capture = &segment->captures[self->turn];
   if (*capture == NULL)
-    *capture = ortrain_execution_capture (execution, segment->stream, calls, n_calls, error);
-  return *capture != NULL && ortrain_execution_launch (execution, segment->stream, *capture, error);
+    *capture = ortrain_device_context_capture (device_context, segment->stream, calls, n_calls, error);
+  return *capture != NULL && ortrain_device_context_launch (device_context, segment->stream, *capture, error);
 }
 
 /* The stream of computing, for which the host waits, against the others. */
@@ -506,8 +507,9 @@ join_streams (OrtrainProgram *self, gboolean begin, GError **error)
 {
   for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
     if (k != ORTRAIN_STREAM_COMPUTE && self->has_streams[k] &&
-        !ortrain_execution_wait_stream (self->execution, begin ? (OrtrainPlanStream) k : ORTRAIN_STREAM_COMPUTE,
-                                        begin ? ORTRAIN_STREAM_COMPUTE : (OrtrainPlanStream) k, NULL, error))
+        !ortrain_device_context_wait_stream (self->device_context,
+                                             begin ? (OrtrainPlanStream) k : ORTRAIN_STREAM_COMPUTE,
+                                             begin ? ORTRAIN_STREAM_COMPUTE : (OrtrainPlanStream) k, NULL, error))
       return FALSE;
   return TRUE;
 }
@@ -517,11 +519,11 @@ join_streams (OrtrainProgram *self, gboolean begin, GError **error)
 static gboolean
 begin_streams (OrtrainProgram *self, guint first, GError **error)
 {
-  const gboolean goes_on = ortrain_execution_note_program (self->execution, self);
+  const gboolean goes_on = ortrain_device_context_set_current_program (self->device_context, self);
   if (self->n_feeds > 0 && goes_on && self->has_ended[self->turn])
     return self->steps[first].stream != ORTRAIN_STREAM_COPY || /* then there are no copies */
-           ortrain_execution_wait_stream (self->execution, ORTRAIN_STREAM_COPY, ORTRAIN_STREAM_COMPUTE,
-                                          self->ends[self->turn], error);
+           ortrain_device_context_wait_stream (self->device_context, ORTRAIN_STREAM_COPY, ORTRAIN_STREAM_COMPUTE,
+                                               self->ends[self->turn], error);
   return join_streams (self, TRUE, error);
 }
 
@@ -533,7 +535,7 @@ end_streams (OrtrainProgram *self, GError **error)
   if (self->n_feeds == 0)
     return TRUE;
   self->has_ended[self->turn] =
-      ortrain_execution_record (self->execution, ORTRAIN_STREAM_COMPUTE, self->ends[self->turn], error);
+      ortrain_device_context_record (self->device_context, ORTRAIN_STREAM_COMPUTE, self->ends[self->turn], error);
   return self->has_ended[self->turn];
 }
 
@@ -542,22 +544,23 @@ static gboolean
 submit_segment (OrtrainProgram *self, Segment *segment, guint first, guint end, GCancellable *cancellable,
                 GError **error)
 {
-  OrtrainExecution *execution = self->execution;
+  OrtrainDeviceContext *device_context = self->device_context;
   const OrtrainPlanStep *step = &self->steps[segment->first];
   const guint32 *waits = ortrain_memory_plan_peek_waits (self->plan, NULL); /* NULL: nothing waits */
   if (segment->joins && first == segment->first &&
       (!join_streams (self, FALSE, error) || !join_streams (self, TRUE, error)))
     return FALSE;
   for (guint w = 0; w < step->n_waits && first == segment->first; w++)
-    if (!ortrain_execution_wait_stream (execution, segment->stream, self->steps[waits[step->first_wait + w]].stream,
-                                        self->events[waits[step->first_wait + w]], error))
+    if (!ortrain_device_context_wait_stream (device_context, segment->stream,
+                                             self->steps[waits[step->first_wait + w]].stream,
+                                             self->events[waits[step->first_wait + w]], error))
       return FALSE;
   const gboolean whole = first == segment->first && end == segment->end;
   return (whole ? launch_segment (self, segment, cancellable, error)
-                : ortrain_execution_submit (execution, segment->stream, self->calls + first, end - first, cancellable,
-                                            error)) &&
+                : ortrain_device_context_submit (device_context, segment->stream, self->calls + first, end - first,
+                                                 cancellable, error)) &&
          (self->events[end - 1] == NULL ||
-          ortrain_execution_record (execution, segment->stream, self->events[end - 1], error));
+          ortrain_device_context_record (device_context, segment->stream, self->events[end - 1], error));
 }
 
 static gboolean
@@ -578,7 +581,7 @@ submit_steps (OrtrainProgram *self, const Cut *cut, guint first, guint end, GCan
 gboolean
 ortrain_program_can_join_phases (const OrtrainProgram *self)
 {
-  return ortrain_execution_get_provider (self->execution)->klass->capture != NULL &&
+  return ortrain_device_context_get_provider (self->device_context)->klass->capture != NULL &&
          !self->has_streams[ORTRAIN_STREAM_HOST] && !self->has_streams[ORTRAIN_STREAM_SIDE];
 }
 
@@ -633,7 +636,7 @@ ortrain_program_run (OrtrainProgram *self, guint first, guint end, GCancellable 
   if (item != NULL)
     *item = -1;
   const gboolean submitted = ortrain_program_submit (self, ORTRAIN_PROGRAM_PHASE, first, end, cancellable, &failure);
-  if (!ortrain_execution_wait (self->execution, &fault, failure == NULL ? &failure : NULL) ||
+  if (!ortrain_device_context_wait (self->device_context, &fault, failure == NULL ? &failure : NULL) ||
       (!submitted && failure != NULL))
     {
       g_propagate_error (error, g_steal_pointer (&failure));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "runtime/ortrain-execution-private.h"
+#include "runtime/ortrain-device-context-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 /* The contents that a setter writes into the memory of a session. All are read first: converted, copied from other devices
@@ -9,11 +9,11 @@
  * changes nothing. A tensor in the memory of the host is not copied. */
 typedef struct
 {
-  OrtrainExecution *execution;
+  OrtrainDeviceContext *device_context;
   GArray *writes;
 } OrtrainStagedWrites;
 
-void ortrain_staged_writes_init (OrtrainStagedWrites *self, OrtrainExecution *execution);
+void ortrain_staged_writes_init (OrtrainStagedWrites *self, OrtrainDeviceContext *device_context);
 void ortrain_staged_writes_clear (OrtrainStagedWrites *self);
 /* Takes the contents as `dtype`; the shape is the caller's to check. Errors name no tensor. */
 gboolean ortrain_staged_writes_add (OrtrainStagedWrites *self, OrtrainTensor *tensor, OrtrainDType dtype,

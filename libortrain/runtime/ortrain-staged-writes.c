@@ -14,9 +14,9 @@ write_clear (gpointer data)
 }
 
 void
-ortrain_staged_writes_init (OrtrainStagedWrites *self, OrtrainExecution *execution)
+ortrain_staged_writes_init (OrtrainStagedWrites *self, OrtrainDeviceContext *device_context)
 {
-  self->execution = execution;
+  self->device_context = device_context;
   self->writes = g_array_new (FALSE, FALSE, sizeof (Write));
   g_array_set_clear_func (self->writes, write_clear);
 }
@@ -56,10 +56,10 @@ ortrain_staged_writes_apply (OrtrainStagedWrites *self, GError **error)
       const Write *write = &g_array_index (self->writes, Write, i);
       const gsize n_bytes = ortrain_tensor_get_n_bytes (write->tensor);
       if (n_bytes > 0)
-        ortrain_execution_write (self->execution, write->address, ortrain_tensor_peek (write->tensor), n_bytes,
-                                 first == NULL ? &first : NULL);
+        ortrain_device_context_write (self->device_context, write->address, ortrain_tensor_peek (write->tensor),
+                                      n_bytes, first == NULL ? &first : NULL);
     }
-  ortrain_execution_wait (self->execution, NULL, first == NULL ? &first : NULL);
+  ortrain_device_context_wait (self->device_context, NULL, first == NULL ? &first : NULL);
   if (first == NULL)
     return TRUE;
   g_propagate_error (error, first);

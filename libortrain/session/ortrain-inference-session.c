@@ -8,14 +8,14 @@
 #include "plan/ortrain-memory-report-private.h"
 #include "runtime/ortrain-bound-outputs-private.h"
 #include "runtime/ortrain-executor-private.h"
-#include "runtime/ortrain-feeds-private.h"
+#include "runtime/ortrain-input-conversion-private.h"
 #include "runtime/ortrain-interpreter-private.h"
 #include "session/ortrain-io-binding-private.h"
 #include "session/ortrain-session-lock-private.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "training-graph/ortrain-precision-private.h"
 #include "transform/ortrain-mixed-precision-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 /**
  * OrtrainInferenceSession:
@@ -48,7 +48,7 @@ struct _OrtrainInferenceSession
   OrtrainGraph *graph;
   char **outputs;          /* that are computed; NULL: all */
   OrtrainSessionLock lock; /* of what follows; runs wait for one another */
-  OrtrainExecution *execution;
+  OrtrainDeviceContext *device_context;
   OrtrainExecutor *executor;
   OrtrainStepArena *arena;
   gboolean ignores_declarations; /* the graph is the one without the file's declarations */
@@ -82,7 +82,7 @@ ortrain_inference_session_dispose (GObject *object)
   self->disposed = TRUE;
   g_clear_pointer (&self->executor, ortrain_executor_free);
   g_clear_pointer (&self->arena, ortrain_step_arena_unref);
-  g_clear_pointer (&self->execution, ortrain_execution_free);
+  g_clear_pointer (&self->device_context, ortrain_device_context_free);
   g_clear_object (&self->plan);
   g_clear_object (&self->graph);
   ortrain_session_lock_leave (&self->lock);
@@ -188,11 +188,12 @@ make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph
 {
   g_autoptr (OrtrainGraph) copy = copy_graph (self, source);
   const gboolean optimize = ortrain_session_options_get_optimize (self->options);
-  if ((optimize && !ortrain_optimize_symbolic_graph (copy, ortrain_execution_get_provider (self->execution), error)) ||
+  if ((optimize &&
+       !ortrain_optimize_symbolic_graph (copy, ortrain_device_context_get_provider (self->device_context), error)) ||
       !apply_precision (self, copy, error))
     return NULL;
   const OrtrainExecutorConfig config = {
-    .execution = self->execution,
+    .device_context = self->device_context,
     .arena = self->arena,
     .optimize = optimize ? ortrain_optimize_static_graph : ortrain_complete_static_graph,
     .memory_budget = ortrain_session_options_get_memory_budget (self->options),
@@ -312,7 +313,7 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
   g_autoptr (OrtrainProvider) provider =
       ortrain_provider_open (ortrain_session_options_get_provider (defaults), &provider_options, error);
   OrtrainArenaConfig arena_config;
-  if (provider == NULL || (self->execution = ortrain_execution_new (provider, NULL, error)) == NULL ||
+  if (provider == NULL || (self->device_context = ortrain_device_context_new (provider, NULL, error)) == NULL ||
       !ortrain_arena_config_parse (ortrain_session_options_get_arena_config (defaults), &arena_config, error))
     return NULL;
   self->arena = ortrain_step_arena_new (
@@ -423,13 +424,13 @@ run_by_nodes (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, OrtrainTe
   if (!check_known_feeds (self, feeds, error))
     return FALSE;
   OrtrainHostContext context;
-  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  OrtrainProvider *provider = ortrain_device_context_get_provider (self->device_context);
   if (provider->klass->reads_host)
-    ortrain_host_context_init (&context, provider, ortrain_execution_get_stream (self->execution));
+    ortrain_host_context_init (&context, provider, ortrain_device_context_get_stream (self->device_context));
   else
     ortrain_host_context_init (&context, ortrain_provider_get_host (), NULL);
   context.step = *step;
-  g_autoptr (OrtrainTensorDict) host = ortrain_feeds_to_host (feeds, error);
+  g_autoptr (OrtrainTensorDict) host = ortrain_inputs_to_host (feeds, error);
   if (host == NULL)
     return FALSE;
   g_autoptr (OrtrainTensorDict) outputs =
@@ -465,7 +466,7 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *given, OrtrainTens
 {
   if (!check_ready (self, error))
     return FALSE;
-  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph, given, error);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_inputs_convert (self->graph, given, error);
   if (feeds == NULL)
     return FALSE;
   const OrtrainStepBlock step = { .seed = self->seed, .step = self->n_runs };

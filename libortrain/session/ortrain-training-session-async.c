@@ -37,9 +37,9 @@ run_request (GTask *task, gpointer source, gpointer task_data, GCancellable *can
   GError *error = NULL;
   ortrain_training_session_adopt (self);
   gpointer result = NULL;
-  if (request->call->goes_on || ortrain_training_session_settle (self, 0, &error))
+  if (request->call->goes_on || ortrain_training_session_wait_pending (self, 0, &error))
     result = request->call->run (self, request->argument, cancellable, &error);
-  ortrain_training_session_hand_over (self, request->caller);
+  ortrain_training_session_set_submitter (self, request->caller);
   ortrain_training_session_leave (self);
   if (result != NULL)
     g_task_return_pointer (task, result, request->call->free_result);

@@ -117,7 +117,7 @@ append_precision (OrtrainTrainingSession *self, GString *text)
 static void
 append_free (OrtrainTrainingSession *self, GString *text)
 {
-  const OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  const OrtrainProvider *provider = ortrain_device_context_get_provider (self->device_context);
   guint64 total = 0, available = 0;
   provider->klass->get_memory (provider, &total, &available);
   if (total == 0)

@@ -25,10 +25,10 @@
 #define KEY_TOLERATED "loss-scale-tolerated"
 
 /* state -1: the contents. What they are like in the session. */
-static OrtrainStored
-view_stored (OrtrainTrainingSession *self, const OrtrainStored *list, guint i, gint state)
+static OrtrainPersistentTensor
+view_stored (OrtrainTrainingSession *self, const OrtrainPersistentTensor *list, guint i, gint state)
 {
-  OrtrainStored stored = list[i];
+  OrtrainPersistentTensor stored = list[i];
   if (state < 0)
     return stored;
   const OrtrainStateForm *form = ortrain_update_set_get_state_form (self->store->updates, i);
@@ -40,12 +40,12 @@ view_stored (OrtrainTrainingSession *self, const OrtrainStored *list, guint i, g
 }
 
 static OrtrainTensorDict *
-peek_section (OrtrainTrainingSession *self, const OrtrainStored *list, guint n, gint state, GError **error)
+peek_section (OrtrainTrainingSession *self, const OrtrainPersistentTensor *list, guint n, gint state, GError **error)
 {
   g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
   for (guint i = 0; i < n; i++)
     {
-      const OrtrainStored stored = view_stored (self, list, i, state);
+      const OrtrainPersistentTensor stored = view_stored (self, list, i, state);
       g_autoptr (OrtrainTensor) tensor = ortrain_stored_peek (&stored, stored.address, error);
       if (tensor == NULL)
         return NULL;
@@ -136,7 +136,7 @@ gboolean
 ortrain_training_session_run_save_checkpoint (OrtrainTrainingSession *self, const char *path, GCancellable *cancellable,
                                               GError **error)
 {
-  if (!ortrain_training_session_settle (self, 0, error))
+  if (!ortrain_training_session_wait_pending (self, 0, error))
     return FALSE;
   if (self->graph->immediate && self->n_accumulated > 0)
     {
@@ -160,7 +160,7 @@ ortrain_training_session_run_save_checkpoint (OrtrainTrainingSession *self, cons
 
 static gboolean
 check_section (OrtrainTrainingSession *self, OrtrainCheckpoint *checkpoint, const char *section,
-               const OrtrainStored *list, guint n, gint state, GError **error)
+               const OrtrainPersistentTensor *list, guint n, gint state, GError **error)
 {
   OrtrainTensorDict *dict = ortrain_checkpoint_get_tensors (checkpoint, section);
   guint size = dict != NULL ? ortrain_tensor_dict_get_size (dict) : 0;
@@ -181,7 +181,7 @@ check_section (OrtrainTrainingSession *self, OrtrainCheckpoint *checkpoint, cons
                        ortrain_text_show (list[i].name));
           return FALSE;
         }
-      const OrtrainStored stored = view_stored (self, list, i, state);
+      const OrtrainPersistentTensor stored = view_stored (self, list, i, state);
       const OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
       if (dtype != stored.dtype || ortrain_tensor_get_rank (tensor) != stored.rank ||
           (stored.rank > 0 &&
@@ -205,16 +205,17 @@ check_section (OrtrainTrainingSession *self, OrtrainCheckpoint *checkpoint, cons
 }
 
 static gboolean
-load_section (OrtrainCheckpoint *checkpoint, const char *section, const OrtrainStored *list, guint n, gint state,
-              GError **error)
+load_section (OrtrainCheckpoint *checkpoint, const char *section, const OrtrainPersistentTensor *list, guint n,
+              gint state, GError **error)
 {
   OrtrainTensorDict *dict = ortrain_checkpoint_get_tensors (checkpoint, section);
   for (guint i = 0; i < n; i++)
     {
       OrtrainTensor *tensor = ortrain_tensor_dict_get (dict, list[i].name);
-      if (!ortrain_execution_write (list[i].execution, state < 0 ? list[i].address : list[i].states[state],
-                                    ortrain_tensor_peek (tensor), ortrain_tensor_get_n_bytes (tensor), error) ||
-          !ortrain_execution_wait (list[i].execution, NULL, error) || !ortrain_tensor_check_file (tensor, error))
+      if (!ortrain_device_context_write (list[i].device_context, state < 0 ? list[i].address : list[i].states[state],
+                                         ortrain_tensor_peek (tensor), ortrain_tensor_get_n_bytes (tensor), error) ||
+          !ortrain_device_context_wait (list[i].device_context, NULL, error) ||
+          !ortrain_tensor_check_file (tensor, error))
         {
           g_prefix_error (error, "Section '%s' was loaded only in part: ", ortrain_text_show (section));
           return FALSE;
@@ -280,7 +281,7 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
                                               OrtrainMetadataCheck check, gpointer data, GError **error)
 {
   OrtrainParameterStore *store = self->store;
-  if (!ortrain_training_session_settle (self, 0, error))
+  if (!ortrain_training_session_wait_pending (self, 0, error))
     return FALSE;
   g_autoptr (OrtrainCheckpoint) checkpoint = ortrain_checkpoint_load (path, error);
   if (checkpoint == NULL)

@@ -38,7 +38,7 @@ ortrain_training_session_make_executors (OrtrainTrainingSession *self, OrtrainTr
       config.guarded = config.training ? guarded : NULL;
       config.overflows_above = self->rule.scaling.is_dynamic ? (float) self->rule.scaling.minimum : -1;
       config.recompute_choices = config.training && graph->recompute != NULL ? graph->recompute->choices : NULL;
-      config.feed_slots = config.training ? self->feed_slots : NULL;
+      config.input_staging = config.training ? self->input_staging : NULL;
       executors[i] = ortrain_executor_new (graphs[i], &config, error);
       if (executors[i] == NULL)
         {
@@ -70,14 +70,15 @@ static gboolean
 bind_without_declarations (OrtrainTrainingSession *self, OrtrainTrainingRun run, OrtrainTensorDict *feeds)
 {
   OrtrainExecutor *executors[ORTRAIN_N_TRAINING_RUNS] = { NULL };
-  if (!ortrain_execution_wait (self->execution, NULL, NULL)) /* what was submitted runs with executors that go */
+  if (!ortrain_device_context_wait (self->device_context, NULL,
+                                    NULL)) /* what was submitted runs with executors that go */
     return FALSE;
   g_autoptr (GHashTable) padding_rows = ortrain_padding_rows_find (self->model);
   g_autoptr (GHashTable) detached = ortrain_stop_gradient_find_detached (self->model);
   g_autoptr (OrtrainGraph) source = ortrain_model_make_undeclared_graph (self->model, NULL);
   g_autoptr (OrtrainTrainingGraph) graph =
       source != NULL ? ortrain_training_graph_new (source, self->options, &self->rule, padding_rows, detached,
-                                                   ortrain_execution_get_provider (self->execution), NULL)
+                                                   ortrain_device_context_get_provider (self->device_context), NULL)
                      : NULL;
   if (graph == NULL || !same_tensors (graph->parameters, self->graph->parameters) ||
       !same_tensors (graph->buffers, self->graph->buffers) ||
@@ -128,7 +129,7 @@ ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, OrtrainTraini
 static gboolean
 has_room_for_gradients (OrtrainTrainingSession *self)
 {
-  const OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  const OrtrainProvider *provider = ortrain_device_context_get_provider (self->device_context);
   guint64 n_bytes = 0, total = 0, available = 0;
   if (provider->klass->capture == NULL || ortrain_training_options_get_memory_budget (self->options) > 0)
     return FALSE;
@@ -144,7 +145,7 @@ static const char *
 find_need_of_gradients (OrtrainTrainingSession *self, const OrtrainUpdateRule *rule)
 {
   if (!rule->immediate)
-    return rule->kept_because;
+    return rule->deferral_reason;
   if (self->store->block != NULL)
     return "the session was used before it was trained with a Trainer, and has memory for them";
   for (guint phase = ORTRAIN_TRAINING_POST_FORWARD; phase <= ORTRAIN_TRAINING_POST_UPDATE; phase++)
@@ -190,7 +191,7 @@ ortrain_training_session_decide_updates (OrtrainTrainingSession *self)
   OrtrainParameterStore *before = self->store;
   g_autoptr (OrtrainTrainingGraph) graph = ortrain_training_graph_new_with_rule (self->graph, &rule, NULL);
   g_autoptr (OrtrainParameterStore) store =
-      graph != NULL ? ortrain_parameter_store_new (graph, &rule, optimizer, self->execution, NULL) : NULL;
+      graph != NULL ? ortrain_parameter_store_new (graph, &rule, optimizer, self->device_context, NULL) : NULL;
   if (store == NULL)
     return;
   self->store = store; /* which executors look at */

@@ -4,7 +4,7 @@
 #include "core/ortrain-bytes.h"
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-text-private.h"
-#include "runtime/ortrain-feeds-private.h"
+#include "runtime/ortrain-input-conversion-private.h"
 
 /* Plans of training steps that do not run. */
 
@@ -158,7 +158,7 @@ OrtrainMemoryPlan *
 ortrain_training_session_run_plan (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, GError **error)
 {
   OrtrainMemoryPlan *plan = NULL;
-  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_inputs_convert (self->graph->training, inputs, error);
   if (feeds != NULL &&
       ortrain_training_session_bind_checked (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
     {
@@ -229,7 +229,7 @@ ortrain_training_session_plan_batch (OrtrainTrainingSession *self, OrtrainTensor
 
   if (!ortrain_training_session_enter (self, FALSE, error))
     return NULL;
-  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_inputs_convert (self->graph->training, inputs, error);
   OrtrainMemoryPlan *plan =
       feeds != NULL ? ortrain_training_session_try_batch (self, feeds, batch, budget, FALSE, FALSE, error) : NULL;
   ortrain_training_session_leave (self);
@@ -279,7 +279,7 @@ ortrain_training_session_max_batch (OrtrainTrainingSession *self, OrtrainTensorD
 
   if (!ortrain_training_session_enter (self, FALSE, error))
     return -1;
-  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_inputs_convert (self->graph->training, inputs, error);
   gint64 good = 0, bad = 1;
   gboolean does = TRUE, ok = feeds != NULL;
   while (ok && does && bad < MAX_BATCH)

@@ -4,7 +4,7 @@
 #include "core/ortrain-worker-private.h"
 #include "runtime/ortrain-executor-private.h"
 #include "runtime/ortrain-parameter-store-private.h"
-#include "runtime/ortrain-step-results-private.h"
+#include "runtime/ortrain-step-readback-private.h"
 #include "session/ortrain-session-lock-private.h"
 #include "session/ortrain-signal-queue-private.h"
 #include "session/ortrain-training-session.h"
@@ -48,10 +48,10 @@ struct _OrtrainTrainingSession
   OrtrainTrainingGraph *graph; /* NULL: not created by a constructor, or disposed of */
   OrtrainUpdateRule rule;
   OrtrainParameterStore *store;
-  OrtrainExecution *execution;
+  OrtrainDeviceContext *device_context;
   OrtrainStepArena *arena;
-  OrtrainFeedSlots *feed_slots; /* NULL: the device reads the host's memory */
-  OrtrainStepResults *results;  /* NULL: the device runs what it is given before the host goes on */
+  OrtrainInputStaging *input_staging; /* NULL: the device reads the host's memory */
+  OrtrainStepReadback *results;       /* NULL: the device runs what it is given before the host goes on */
   OrtrainSubmittedStep submitted[ORTRAIN_N_STEP_RESULTS]; /* beside the slots of the results */
   guint next_slot;
   gboolean failed_behind; /* the error is that of a step that was submitted before */
@@ -127,17 +127,17 @@ void ortrain_training_session_decide_updates (OrtrainTrainingSession *self);
 
 /* Waits until at most n steps are left of which nobody knows what became of them. FALSE with the error of the first that
  * failed: it and those behind it have had no effect, but where its documentation says so. */
-gboolean ortrain_training_session_settle (OrtrainTrainingSession *self, guint n, GError **error);
+gboolean ortrain_training_session_wait_pending (OrtrainTrainingSession *self, guint n, GError **error);
 guint ortrain_training_session_get_n_submitted (OrtrainTrainingSession *self);
 /* The same for a caller who cannot fail: the error is that of the next call. */
-void ortrain_training_session_keep_outcome (OrtrainTrainingSession *self);
+void ortrain_training_session_store_pending_error (OrtrainTrainingSession *self);
 /* Waits for what was submitted, on the thread that did so and if no other call is running: for getters, which any thread may
  * call, and which are not to keep the calls of others out. */
-void ortrain_training_session_catch_up (OrtrainTrainingSession *self);
+void ortrain_training_session_try_wait_pending (OrtrainTrainingSession *self);
 /* What the calling thread submitted counts as that of another, for which it did so. */
-void ortrain_training_session_hand_over (OrtrainTrainingSession *self, GThread *thread);
+void ortrain_training_session_set_submitter (OrtrainTrainingSession *self, GThread *thread);
 /* Drops all of them. */
-void ortrain_training_session_forget_submitted (OrtrainTrainingSession *self);
+void ortrain_training_session_discard_pending (OrtrainTrainingSession *self);
 gboolean ortrain_training_session_can_submit_update (OrtrainTrainingSession *self);
 gboolean ortrain_training_session_submit_update (OrtrainTrainingSession *self, double factor, GError **error);
 /* Whether an update may turn out to have been left out, as the norm of the gradients was not finite. */

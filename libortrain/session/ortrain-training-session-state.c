@@ -7,7 +7,7 @@
 #include <string.h>
 
 static gboolean
-copy_into (OrtrainTensorDict *dict, const OrtrainStored *stored, gconstpointer address, GError **error)
+copy_into (OrtrainTensorDict *dict, const OrtrainPersistentTensor *stored, gconstpointer address, GError **error)
 {
   g_autoptr (OrtrainTensor) tensor = ortrain_stored_copy (stored, address, error);
   if (tensor == NULL)
@@ -48,7 +48,7 @@ double
 ortrain_training_session_get_loss_scale (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 1);
-  ortrain_training_session_catch_up (self);
+  ortrain_training_session_try_wait_pending (self);
   g_mutex_lock (&self->lock);
   const double scale = self->loss_scale;
   g_mutex_unlock (&self->lock);
@@ -68,7 +68,7 @@ guint64
 ortrain_training_session_get_n_overflows (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
-  ortrain_training_session_catch_up (self);
+  ortrain_training_session_try_wait_pending (self);
   g_mutex_lock (&self->lock);
   const guint64 n = self->n_overflows;
   g_mutex_unlock (&self->lock);
@@ -106,7 +106,7 @@ ortrain_training_session_get_gradients (OrtrainTrainingSession *self, GError **e
                  "There are no gradients yet; call train_step first");
   for (guint i = 0; i < self->store->n_parameters && ok; i++)
     {
-      const OrtrainStored gradient = ortrain_stored_get_gradient (&self->store->parameters[i]);
+      const OrtrainPersistentTensor gradient = ortrain_stored_get_gradient (&self->store->parameters[i]);
       ok = copy_into (dict, &gradient, gradient.address, error);
       if (ok && self->gradient_scale != 1)
         unscale (ortrain_tensor_dict_get (dict, gradient.name), self->gradient_scale);
@@ -213,7 +213,7 @@ ortrain_training_session_set_state (OrtrainTrainingSession *self, OrtrainTensorD
 
 /* [rows, columns] → [columns, rows] */
 static OrtrainTensor *
-transpose (const OrtrainStored *stored, GError **error)
+transpose (const OrtrainPersistentTensor *stored, GError **error)
 {
   const gint64 rows = stored->dims[0], columns = stored->dims[1], dims[] = { columns, rows };
   const gsize size = ortrain_dtype_get_size (stored->dtype);
@@ -224,7 +224,8 @@ transpose (const OrtrainStored *stored, GError **error)
       return NULL;
     }
   g_autofree gpointer copy = NULL;
-  const guint8 *source = ortrain_execution_view (stored->execution, stored->address, stored->bytes, &copy, error);
+  const guint8 *source =
+      ortrain_device_context_view (stored->device_context, stored->address, stored->bytes, &copy, error);
   guint8 *destination = ortrain_tensor_peek_writable (tensor);
   if (source == NULL && stored->bytes > 0)
     {
@@ -240,12 +241,12 @@ transpose (const OrtrainStored *stored, GError **error)
 gboolean
 ortrain_training_session_run_export (OrtrainTrainingSession *self, const char *path, GError **error)
 {
-  if (!ortrain_training_session_settle (self, 0, error))
+  if (!ortrain_training_session_wait_pending (self, 0, error))
     return FALSE;
   g_autoptr (GHashTable) tensors = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
   if (self->store->block == NULL) /* the model's own contents are right */
     return ortrain_model_export (self->model, path, tensors, error);
-  OrtrainStored *const lists[] = { self->store->parameters, self->store->buffers };
+  OrtrainPersistentTensor *const lists[] = { self->store->parameters, self->store->buffers };
   const guint lengths[] = { self->store->n_parameters, self->store->n_buffers };
   for (guint l = 0; l < 2; l++)
     for (guint i = 0; i < lengths[l]; i++)
@@ -258,7 +259,7 @@ ortrain_training_session_run_export (OrtrainTrainingSession *self, const char *p
   for (guint i = 0; i < self->graph->ties->len; i++)
     {
       const OrtrainTrainingTie *tie = &g_array_index (self->graph->ties, OrtrainTrainingTie, i);
-      OrtrainStored *first = ortrain_parameter_store_find (self->store, tie->first);
+      OrtrainPersistentTensor *first = ortrain_parameter_store_find (self->store, tie->first);
       if (first == NULL)
         continue; /* not trained: the file's own contents are right */
       OrtrainTensor *tensor =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
 #include "model/ortrain-model-private.h"
-#include "runtime/ortrain-feeds-private.h"
+#include "runtime/ortrain-input-conversion-private.h"
 #include "runtime/ortrain-non-finite-private.h"
 #include "session/ortrain-training-session-private.h"
 #include "session/ortrain-training-session-signals-private.h"
@@ -18,7 +18,7 @@ ortrain_training_session_bind_checked (OrtrainTrainingSession *self, OrtrainTrai
   g_autoptr (GError) local_error = NULL;
   if (ortrain_training_session_bind_feeds (self, run, feeds, &local_error))
     return TRUE;
-  if (!ortrain_feeds_check_labels (graph, feeds, error))
+  if (!ortrain_inputs_check_labels (graph, feeds, error))
     return FALSE;
   if (run == ORTRAIN_TRAINING_RUN_TRAIN && g_error_matches (local_error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET))
     ortrain_training_session_explain_budget (self, feeds, local_error);
@@ -109,18 +109,18 @@ run_gradients (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellabl
                GError **error)
 {
   OrtrainExecutor *executor = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
-  OrtrainStepResult *result = ortrain_step_results_get (self->results, 0);
+  OrtrainStepOutcome *result = ortrain_step_readback_get (self->results, 0);
   const gboolean wide = self->graph->loss_dtype == ORTRAIN_DTYPE_FLOAT64;
   ortrain_step_block_set_accumulate (step, FALSE);
   self->has_gradients = FALSE;
-  if (!ortrain_execution_begin (self->execution, step, error))
+  if (!ortrain_device_context_begin (self->device_context, step, error))
     return FALSE;
   const gboolean submitted =
       ortrain_executor_submit (executor, ORTRAIN_PROGRAM_GRADIENTS, ORTRAIN_PHASE_FORWARD, cancellable, error) &&
       ortrain_executor_submit_read (executor, self->graph->loss, &result->loss, wide ? sizeof (double) : sizeof (float),
                                     error);
   OrtrainFault fault;
-  if (!ortrain_execution_wait (self->execution, &fault, submitted ? error : NULL) || !submitted)
+  if (!ortrain_device_context_wait (self->device_context, &fault, submitted ? error : NULL) || !submitted)
     return FALSE;
   *loss = wide ? result->loss.wide : result->loss.single;
   const guint backward = ortrain_memory_plan_get_first_backward_step (ortrain_executor_get_plan (executor));
@@ -197,7 +197,7 @@ explain (OrtrainTrainingSession *self, OrtrainGraph *graph, OrtrainTensorDict *f
 char *
 ortrain_training_session_explain_gradients (OrtrainTrainingSession *self, OrtrainTensorDict *inputs)
 {
-  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, NULL);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_inputs_convert (self->graph->training, inputs, NULL);
   OrtrainStepBlock step = ortrain_training_session_make_step (self);
   step.step--; /* the training step was counted already */
   return feeds != NULL ? explain (self, self->graph->training, feeds, ORTRAIN_PHASE_BACKWARD, &step) : NULL;
@@ -206,7 +206,7 @@ ortrain_training_session_explain_gradients (OrtrainTrainingSession *self, Ortrai
 char *
 ortrain_training_session_explain_evaluation (OrtrainTrainingSession *self, OrtrainTensorDict *inputs)
 {
-  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->evaluation_loss, inputs, NULL);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_inputs_convert (self->graph->evaluation_loss, inputs, NULL);
   OrtrainStepBlock step = ortrain_training_session_make_step (self);
   return feeds != NULL ? explain (self, self->graph->evaluation_loss, feeds, ORTRAIN_PHASE_FORWARD, &step) : NULL;
 }
@@ -214,7 +214,7 @@ ortrain_training_session_explain_evaluation (OrtrainTrainingSession *self, Ortra
 gboolean
 ortrain_training_session_run_check_finite (OrtrainTrainingSession *self, GError **error)
 {
-  if (!ortrain_training_session_settle (self, 0, error) || !ortrain_training_session_take_memory (self, error))
+  if (!ortrain_training_session_wait_pending (self, 0, error) || !ortrain_training_session_take_memory (self, error))
     return FALSE;
   for (guint i = 0; i < self->store->n_parameters; i++)
     if (!ortrain_non_finite_check (&self->store->parameters[i], self->store->parameters[i].address,
@@ -262,7 +262,7 @@ ortrain_training_session_begin_step (OrtrainTrainingSession *self, OrtrainTensor
   self->failed_update = FALSE;
   if (!check_immediate (self, error))
     return NULL;
-  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_inputs_convert (self->graph->training, inputs, error);
   if (feeds == NULL || !ortrain_model_check_files (self->model, error) ||
       !ortrain_training_session_bind_checked (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
     return NULL;
@@ -275,7 +275,7 @@ ortrain_training_session_begin_step (OrtrainTrainingSession *self, OrtrainTensor
   if (plan != self->plan)
     {
       /* what was submitted before has to be over before memory moves; what becomes of it may bind its own feeds again */
-      if (!ortrain_training_session_settle (self, 0, error) ||
+      if (!ortrain_training_session_wait_pending (self, 0, error) ||
           !ortrain_training_session_bind_checked (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds,
                                                   error))
         return NULL;
@@ -309,7 +309,7 @@ double
 ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
                                          GCancellable *cancellable, GError **error)
 {
-  if (!ortrain_training_session_settle (self, 0, error))
+  if (!ortrain_training_session_wait_pending (self, 0, error))
     return NAN;
   g_autoptr (OrtrainTensorDict) feeds = ortrain_training_session_begin_step (self, inputs, error);
   if (feeds == NULL)
@@ -425,7 +425,7 @@ OrtrainTensorDict *
 ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
                                         GCancellable *cancellable, GError **error)
 {
-  if (!ortrain_training_session_settle (self, 0, error))
+  if (!ortrain_training_session_wait_pending (self, 0, error))
     return NULL;
   self->failed_item = -1;
   gboolean with_loss = self->graph->targets[0] == NULL;
@@ -441,7 +441,7 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
                    ortrain_text_show_list (notes));
       return NULL;
     }
-  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (graph, inputs, error);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_inputs_convert (graph, inputs, error);
   if (feeds == NULL || !ortrain_training_session_bind_checked (self, run, graph, feeds, error) ||
       !ortrain_training_session_take_memory (self, error) ||
       (with_loss && !ortrain_training_session_weigh (self, feeds, self->each_weight, error)))

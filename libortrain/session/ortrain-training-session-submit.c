@@ -70,7 +70,7 @@ read_results (OrtrainTrainingSession *self, guint slot, GError **error)
   const OrtrainTrainingGraph *graph = self->graph;
   const OrtrainSubmittedStep *submitted = &self->submitted[slot];
   OrtrainExecutor *executor = self->last_trained;
-  OrtrainStepResult *result = ortrain_step_results_get (self->results, slot);
+  OrtrainStepOutcome *result = ortrain_step_readback_get (self->results, slot);
   const gsize loss_bytes = graph->loss_dtype == ORTRAIN_DTYPE_FLOAT64 ? sizeof (double) : sizeof (float);
   const gboolean at_once = submitted->has_step && graph->broken_at_once != NULL;
   result->broken = ORTRAIN_UPDATE_NONE_BROKEN;
@@ -85,8 +85,8 @@ read_results (OrtrainTrainingSession *self, guint slot, GError **error)
                                                     sizeof result->broken_at_once, error)) &&
          (graph->overflows == NULL ||
           ortrain_parameter_store_submit_read_scaler (self->store, &result->scaler, error)) &&
-         ortrain_execution_read_fault (self->execution, &result->fault, error) &&
-         ortrain_step_results_mark (self->results, slot, error);
+         ortrain_device_context_read_fault (self->device_context, &result->fault, error) &&
+         ortrain_step_readback_mark (self->results, slot, error);
 }
 
 static OrtrainSubmittedStep *
@@ -123,7 +123,7 @@ end_submitted (OrtrainTrainingSession *self, OrtrainSubmittedStep *submitted)
 /* Whether the update before may turn out to have been left out, so that the next one is not the one that it is counted as.
  * There is one at most of which that is not known. */
 static gboolean
-may_be_behind (OrtrainTrainingSession *self)
+previous_update_unknown (OrtrainTrainingSession *self)
 {
   gboolean may = FALSE;
   G_STATIC_ASSERT (ORTRAIN_N_STEP_RESULTS == 2);
@@ -145,22 +145,22 @@ write_scalars (OrtrainTrainingSession *self, guint slot, double factor, double m
       ortrain_update_set_fill_scalars (self->store->updates, self->n_updates + 1, factor, mean, max_norm, error);
   if (scalars == NULL)
     return FALSE;
-  if (may_be_behind (self))
+  if (previous_update_unknown (self))
     {
       if (!ortrain_training_session_get_factor (self, self->n_updates - 1, &factor, error))
         return FALSE;
-      ortrain_update_set_fill_left_out (self->store->updates, self->n_updates, factor);
+      ortrain_update_set_fill_skipped (self->store->updates, self->n_updates, factor);
     }
-  double *told = ortrain_step_results_get_scalars (self->results, slot);
+  double *told = ortrain_step_readback_get_scalars (self->results, slot);
   memcpy (told, scalars, ortrain_update_set_get_n_written (self->store->updates) * sizeof *told);
   return ortrain_parameter_store_write_scalars (self->store, told, error);
 }
 
 /* The same for the scalars of a step. */
 static const OrtrainStepBlock *
-tell_step (OrtrainTrainingSession *self, guint slot, gboolean guards)
+write_step_block (OrtrainTrainingSession *self, guint slot, gboolean guards)
 {
-  OrtrainStepBlock *told = &ortrain_step_results_get (self->results, slot)->step;
+  OrtrainStepBlock *told = &ortrain_step_readback_get (self->results, slot)->step;
   *told = ortrain_training_session_make_step (self);
   told->guards = guards;
   return told;
@@ -174,13 +174,13 @@ ortrain_training_session_submit_update (OrtrainTrainingSession *self, double fac
   OrtrainSubmittedStep *submitted = begin_submitted (self, &slot);
   const gboolean ok =
       (self->graph->immediate || write_scalars (self, slot, factor, mean, error)) &&
-      ortrain_execution_begin (self->execution, tell_step (self, slot, FALSE), error) &&
+      ortrain_device_context_begin (self->device_context, write_step_block (self, slot, FALSE), error) &&
       ortrain_executor_submit (self->last_trained, ORTRAIN_PROGRAM_PHASE, ORTRAIN_PHASE_UPDATE, NULL, error) &&
       read_results (self, slot, error);
   if (ok)
     end_submitted (self, submitted);
   else
-    ortrain_execution_wait (self->execution, NULL, NULL);
+    ortrain_device_context_wait (self->device_context, NULL, NULL);
   return ok;
 }
 
@@ -208,22 +208,23 @@ submit_step (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, GError **er
   const gboolean goes_on = ortrain_training_session_get_n_submitted (self) > 0;
   guint slot;
   OrtrainSubmittedStep *submitted = begin_submitted (self, &slot);
-  const OrtrainStepBlock *step = tell_step (self, slot, submitted->stops);
+  const OrtrainStepBlock *step = write_step_block (self, slot, submitted->stops);
   submitted->has_step = TRUE;
   self->has_gradients = FALSE;
   const gboolean ok = write_scalars (self, slot, factor, 1.0, error) &&
                       ortrain_parameter_store_save_buffers (self->store, slot, error) &&
-                      (goes_on ? ortrain_execution_go_on : ortrain_execution_begin) (self->execution, step, error) &&
+                      (goes_on ? ortrain_device_context_begin_chained
+                               : ortrain_device_context_begin) (self->device_context, step, error) &&
                       submit_calls (self, error) && read_results (self, slot, error);
   if (!ok)
     {
-      ortrain_execution_wait (self->execution, NULL, NULL);
+      ortrain_device_context_wait (self->device_context, NULL, NULL);
       ortrain_parameter_store_restore_buffers (self->store, slot);
       return FALSE;
     }
   submitted->weight = self->step_weight;
   submitted->feeds = g_object_ref (feeds);
-  submitted->feed_slot = self->feed_slots != NULL ? ortrain_feed_slots_get_current (self->feed_slots) : 0;
+  submitted->feed_slot = self->input_staging != NULL ? ortrain_input_staging_get_current (self->input_staging) : 0;
   self->has_gradients = TRUE;
   self->gradient_scale = submitted->gradient_scale;
   end_submitted (self, submitted);
@@ -236,7 +237,7 @@ ortrain_training_session_run_train_and_update (OrtrainTrainingSession *self, Ort
 {
   const gboolean submits = ortrain_training_session_can_submit_steps (self);
   self->failed_behind = FALSE;
-  if (!ortrain_training_session_settle (self, submits ? 1 : 0, error) ||
+  if (!ortrain_training_session_wait_pending (self, submits ? 1 : 0, error) ||
       g_cancellable_set_error_if_cancelled (cancellable, error))
     return FALSE;
   if (submits)
@@ -270,7 +271,7 @@ ortrain_training_session_run_train_and_update (OrtrainTrainingSession *self, Ort
 /* ---- what became of them ---- */
 
 static void
-go_back (OrtrainTrainingSession *self, const OrtrainSubmittedStep *submitted, guint64 n_more)
+rollback_counters (OrtrainTrainingSession *self, const OrtrainSubmittedStep *submitted, guint64 n_more)
 {
   g_mutex_lock (&self->lock);
   self->n_train_steps = submitted->n_train_steps + (submitted->has_step ? n_more : 0);
@@ -292,7 +293,7 @@ repeat (OrtrainTrainingSession *self, const OrtrainSubmittedStep *submitted, GEr
 {
   g_autoptr (GError) local_error = NULL;
   g_autoptr (OrtrainTensorDict) feeds = g_object_ref (submitted->feeds);
-  if (self->feed_slots != NULL)
+  if (self->input_staging != NULL)
     {
       OrtrainTensorDict *staged = ortrain_executor_make_staged_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN],
                                                                       submitted->feed_slot, feeds, error);
@@ -311,13 +312,13 @@ repeat (OrtrainTrainingSession *self, const OrtrainSubmittedStep *submitted, GEr
 }
 
 static gboolean
-fail_step (OrtrainTrainingSession *self, guint slot, GError **error)
+rerun_failed_step (OrtrainTrainingSession *self, guint slot, GError **error)
 {
   const OrtrainSubmittedStep *submitted = &self->submitted[slot];
   OrtrainSubmittedStep *next = find_next (self, slot);
-  if (!ortrain_execution_wait (self->execution, NULL, error))
+  if (!ortrain_device_context_wait (self->device_context, NULL, error))
     return FALSE;
-  go_back (self, submitted, 0);
+  rollback_counters (self, submitted, 0);
   ortrain_parameter_store_restore_buffers (self->store, slot);
   self->has_gradients = FALSE;
   const gboolean ok = repeat (self, submitted, error);
@@ -333,8 +334,8 @@ static gboolean
 fail_parameters (OrtrainTrainingSession *self, guint slot, gint64 broken, GError **error)
 {
   OrtrainSubmittedStep *next = find_next (self, slot);
-  go_back (self, &self->submitted[slot], 1);
-  if (next != NULL && ortrain_execution_wait (self->execution, NULL, error))
+  rollback_counters (self, &self->submitted[slot], 1);
+  if (next != NULL && ortrain_device_context_wait (self->device_context, NULL, error))
     {
       ortrain_parameter_store_restore_buffers (self->store, (slot + 1) % G_N_ELEMENTS (self->submitted));
       self->has_gradients = FALSE; /* they are those of the next step */
@@ -371,10 +372,10 @@ static gboolean
 look_at (OrtrainTrainingSession *self, guint slot, GError **error)
 {
   const OrtrainSubmittedStep *submitted = &self->submitted[slot];
-  const OrtrainStepResult *result = ortrain_step_results_get (self->results, slot);
+  const OrtrainStepOutcome *result = ortrain_step_readback_get (self->results, slot);
   const gint64 broken = MIN (result->broken, result->broken_at_once);
   if (result->fault.code != ORTRAIN_FAULT_NONE && broken == ORTRAIN_UPDATE_NONE_BROKEN)
-    return submitted->has_step ? fail_step (self, slot, error)
+    return submitted->has_step ? rerun_failed_step (self, slot, error)
                                : ortrain_executor_check_fault (self->last_trained, &result->fault, NULL, error);
   if (submitted->has_step)
     {
@@ -417,7 +418,7 @@ settle_one (OrtrainTrainingSession *self, GError **error)
     }
   else
     {
-      ok = ortrain_step_results_await (self->results, slot, error);
+      ok = ortrain_step_readback_await (self->results, slot, error);
       submitted->is_open = FALSE;
       ok = ok && look_at (self, slot, error);
     }
@@ -439,7 +440,7 @@ has_dropped (OrtrainTrainingSession *self)
 }
 
 gboolean
-ortrain_training_session_settle (OrtrainTrainingSession *self, guint n, GError **error)
+ortrain_training_session_wait_pending (OrtrainTrainingSession *self, guint n, GError **error)
 {
   if (G_UNLIKELY (self->outcome != NULL))
     {
@@ -453,31 +454,31 @@ ortrain_training_session_settle (OrtrainTrainingSession *self, guint n, GError *
 }
 
 void
-ortrain_training_session_keep_outcome (OrtrainTrainingSession *self)
+ortrain_training_session_store_pending_error (OrtrainTrainingSession *self)
 {
   GError *error = NULL;
   if (self->outcome == NULL && !self->in_step && !self->is_settling &&
-      !ortrain_training_session_settle (self, 0, &error))
+      !ortrain_training_session_wait_pending (self, 0, &error))
     self->outcome = error;
 }
 
 void
-ortrain_training_session_hand_over (OrtrainTrainingSession *self, GThread *thread)
+ortrain_training_session_set_submitter (OrtrainTrainingSession *self, GThread *thread)
 {
   g_atomic_pointer_compare_and_exchange (&self->submitter, g_thread_self (), thread);
 }
 
 void
-ortrain_training_session_catch_up (OrtrainTrainingSession *self)
+ortrain_training_session_try_wait_pending (OrtrainTrainingSession *self)
 {
   if (g_atomic_pointer_get (&self->submitter) != g_thread_self () || !ortrain_training_session_enter_step (self, NULL))
     return;
-  ortrain_training_session_keep_outcome (self);
+  ortrain_training_session_store_pending_error (self);
   ortrain_training_session_leave (self);
 }
 
 void
-ortrain_training_session_forget_submitted (OrtrainTrainingSession *self)
+ortrain_training_session_discard_pending (OrtrainTrainingSession *self)
 {
   for (guint i = 0; i < G_N_ELEMENTS (self->submitted); i++)
     {

@@ -50,7 +50,7 @@ ortrain_training_session_refuse_gradients (OrtrainTrainingSession *self, double 
   self->failed_update = TRUE;
   for (guint i = 0; i < self->store->n_parameters && finite; i++)
     {
-      const OrtrainStored gradient = ortrain_stored_get_gradient (&self->store->parameters[i]);
+      const OrtrainPersistentTensor gradient = ortrain_stored_get_gradient (&self->store->parameters[i]);
       finite = ortrain_non_finite_check (&gradient, gradient.address, NULL, "the gradient of parameter", 0, error);
     }
   if (finite) /* each number is, their squares are not */
@@ -77,7 +77,7 @@ run_update_phase (OrtrainTrainingSession *self, double *norm, gint64 *broken, GE
         (self->graph->broken == NULL ||
          ortrain_executor_submit_read (self->last_trained, self->graph->broken, broken, sizeof *broken, error)) &&
         (scaled ? ortrain_parameter_store_read_scaler (self->store, &scaler, error)
-                : ortrain_execution_wait (self->execution, NULL, error))))
+                : ortrain_device_context_wait (self->device_context, NULL, error))))
     return FALSE;
   if (scaled)
     ortrain_training_session_note_scaler (self, &scaler);
@@ -96,7 +96,7 @@ run_custom_update (OrtrainTrainingSession *self, double scale, GError **error)
     {
       for (guint i = 0; i < store->n_parameters && ok; i++)
         {
-          const OrtrainStored *stored = &store->parameters[i];
+          const OrtrainPersistentTensor *stored = &store->parameters[i];
           ok = ortrain_non_finite_check (stored, ortrain_parameter_store_get_host_address (store, stored->address),
                                          g_array_index (self->graph->parameters, OrtrainTrainedTensor, i).initial,
                                          "Parameter", self->n_updates, error);
@@ -151,7 +151,7 @@ run_update (OrtrainTrainingSession *self, double factor, double *norm, gboolean 
 gboolean
 ortrain_training_session_refuse_parameters (OrtrainTrainingSession *self, guint broken, GError **error)
 {
-  const OrtrainStored *stored = &self->store->parameters[broken];
+  const OrtrainPersistentTensor *stored = &self->store->parameters[broken];
   self->failed_update = TRUE;
   const double learning_rate = ortrain_update_set_get_learning_rate (self->store->updates, broken);
   const gboolean is_kept = stored->gradient != NULL && self->has_gradients;
@@ -180,7 +180,7 @@ gboolean
 ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GError **error)
 {
   self->failed_item = -1;
-  if (!ortrain_training_session_settle (self, 0, error))
+  if (!ortrain_training_session_wait_pending (self, 0, error))
     return FALSE;
   if (self->n_accumulated == 0)
     {
@@ -268,7 +268,7 @@ double
 ortrain_training_session_get_last_gradient_norm (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
-  ortrain_training_session_catch_up (self);
+  ortrain_training_session_try_wait_pending (self);
   g_mutex_lock (&self->lock);
   double norm = self->last_gradient_norm;
   g_mutex_unlock (&self->lock);

@@ -4,12 +4,12 @@
 #include "model/ortrain-model-private.h"
 #include "optim/ortrain-adamw.h"
 #include "session/ortrain-training-session-signals-private.h"
-#include "training-graph/ortrain-blocked-outputs-private.h"
+#include "training-graph/ortrain-nondifferentiable-outputs-private.h"
 #include "training-graph/ortrain-padding-rows-private.h"
 #include "training-graph/ortrain-precision-private.h"
 #include "training-graph/ortrain-stop-gradient-private.h"
 #include "training-graph/ortrain-update-graph-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 #include <string.h>
 
@@ -127,7 +127,7 @@ ortrain_training_session_enter (OrtrainTrainingSession *self, gboolean reading, 
   const gboolean nested = ortrain_session_lock_is_held (&self->session_lock);
   if (!enter (self, reading, error))
     return FALSE;
-  if (nested || ortrain_training_session_settle (self, 0, error))
+  if (nested || ortrain_training_session_wait_pending (self, 0, error))
     return TRUE;
   ortrain_training_session_leave (self);
   return FALSE;
@@ -145,9 +145,9 @@ OrtrainExecutorConfig
 ortrain_training_session_get_config (OrtrainTrainingSession *self)
 {
   const OrtrainOffload offload = ortrain_training_options_get_offload (self->options);
-  const gboolean reads_host = ortrain_execution_get_provider (self->execution)->klass->reads_host;
+  const gboolean reads_host = ortrain_device_context_get_provider (self->device_context)->klass->reads_host;
   return (OrtrainExecutorConfig){
-    .execution = self->execution,
+    .device_context = self->device_context,
     .training = TRUE,
     .arena = self->arena,
     .resolve = ortrain_parameter_store_resolve,
@@ -238,9 +238,9 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   self->seed = ortrain_training_options_get_seed (options);
   self->each_loss = g_new0 (double, graph->counts->len);
   self->each_weight = g_new0 (double, graph->counts->len);
-  if ((self->execution = ortrain_execution_new (provider, NULL, error)) == NULL)
+  if ((self->device_context = ortrain_device_context_new (provider, NULL, error)) == NULL)
     return FALSE;
-  self->store = ortrain_parameter_store_new (graph, &self->rule, optimizer, self->execution, error);
+  self->store = ortrain_parameter_store_new (graph, &self->rule, optimizer, self->device_context, error);
   if (self->store == NULL)
     return FALSE;
   OrtrainArenaConfig arena_config;
@@ -250,11 +250,11 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
       ortrain_step_arena_new (provider, ortrain_training_options_get_memory_pattern (options) ? NULL : &arena_config,
                               ortrain_training_options_get_offload_folder (options));
   if (provider->klass->capture != NULL &&
-      (self->results = ortrain_step_results_new (
-           self->execution, ortrain_update_set_get_n_written (self->store->updates), error)) == NULL)
+      (self->results = ortrain_step_readback_new (
+           self->device_context, ortrain_update_set_get_n_written (self->store->updates), error)) == NULL)
     return FALSE;
   if (!provider->klass->reads_host)
-    self->feed_slots = ortrain_feed_slots_new (self->execution);
+    self->input_staging = ortrain_input_staging_new (self->device_context);
   if (!ortrain_training_session_make_executors (self, graph, self->executors, error))
     return FALSE;
   if (!ortrain_model_check_files (model, error))
@@ -487,7 +487,7 @@ ortrain_training_session_get_step (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
   if (self->results != NULL && ortrain_training_session_may_skip_updates (self))
-    ortrain_training_session_catch_up (self);
+    ortrain_training_session_try_wait_pending (self);
   g_mutex_lock (&self->lock);
   guint64 n = self->n_updates;
   g_mutex_unlock (&self->lock);
@@ -575,9 +575,9 @@ ortrain_training_session_dispose (GObject *object)
       return;
     }
   ortrain_worker_stop (self->worker);
-  if (self->execution != NULL)
-    ortrain_execution_drain (self->execution);
-  ortrain_training_session_forget_submitted (self);
+  if (self->device_context != NULL)
+    ortrain_device_context_drain (self->device_context);
+  ortrain_training_session_discard_pending (self);
   if (self->last_trained != self->executors[ORTRAIN_TRAINING_RUN_TRAIN])
     g_clear_pointer (&self->last_trained, ortrain_executor_free);
   ortrain_training_session_free_executors (self->executors);
@@ -591,9 +591,9 @@ ortrain_training_session_dispose (GObject *object)
   g_clear_pointer (&self->store, ortrain_parameter_store_free);
   g_clear_pointer (&graph, ortrain_training_graph_free);
   g_ptr_array_set_size (self->old_graphs, 0);
-  g_clear_pointer (&self->results, ortrain_step_results_free);
-  g_clear_pointer (&self->feed_slots, ortrain_feed_slots_free);
-  g_clear_pointer (&self->execution, ortrain_execution_free);
+  g_clear_pointer (&self->results, ortrain_step_readback_free);
+  g_clear_pointer (&self->input_staging, ortrain_input_staging_free);
+  g_clear_pointer (&self->device_context, ortrain_device_context_free);
   ortrain_session_lock_leave (&self->session_lock);
 
   G_OBJECT_CLASS (ortrain_training_session_parent_class)->dispose (object);

@@ -177,8 +177,8 @@ ortrain_classification_metric_update (OrtrainMetric *metric, OrtrainTensorDict *
   OrtrainClassificationMetric *self = ORTRAIN_CLASSIFICATION_METRIC (metric);
   g_autoptr (OrtrainTensor) scores = NULL;
   g_autoptr (OrtrainTensor) wanted = NULL;
-  if (!ortrain_metric_take (metric, outputs, self->output, batch, self->target, ORTRAIN_DTYPE_INT64, &scores, &wanted,
-                            error))
+  if (!ortrain_metric_fetch_operands (metric, outputs, self->output, batch, self->target, ORTRAIN_DTYPE_INT64, &scores,
+                                      &wanted, error))
     return FALSE;
   const gsize rank = ortrain_tensor_get_rank (scores);
   const gssize found_axis = find_axis (self, scores, wanted);

@@ -184,7 +184,7 @@ check_best (OrtrainTrainer *self, OrtrainTensorDict *state, GError **error)
     {
       const char *name = ortrain_tensor_dict_get_name (state, i);
       OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (state, i);
-      const OrtrainStored *stored = ortrain_parameter_store_find (self->session->store, name);
+      const OrtrainPersistentTensor *stored = ortrain_parameter_store_find (self->session->store, name);
       const gsize rank = ortrain_tensor_get_rank (tensor);
       if (stored != NULL && ortrain_tensor_get_dtype (tensor) == stored->dtype && rank == stored->rank &&
           (rank == 0 || memcmp (ortrain_tensor_peek_dims (tensor), stored->dims, rank * sizeof (gint64)) == 0))

@@ -13,7 +13,7 @@ describe_model (OrtrainTrainingSession *session)
 {
   const char *path = ortrain_model_get_path (session->model), *name = ortrain_model_get_name (session->model);
   g_autofree char *file = path != NULL ? g_path_get_basename (path) : NULL;
-  const char *provider = ortrain_execution_get_provider (session->execution)->device_name;
+  const char *provider = ortrain_device_context_get_provider (session->device_context)->device_name;
   const guint asked = ortrain_training_options_get_threads (session->options);
   const guint threads = asked > 0 ? asked : g_get_num_processors ();
   return g_strdup_printf ("%s on %s, %u thread%s",
@@ -54,9 +54,9 @@ describe_data (OrtrainTrainer *self, OrtrainFit *fit)
                    "%" G_GUINT64_FORMAT " item%s in batches of %u, %" G_GUINT64_FORMAT " step%s an epoch, %u epoch%s",
                    n_items, ortrain_text_plural (n_items), self->batch_size, n_batches, ortrain_text_plural (n_batches),
                    self->epochs, ortrain_text_plural (self->epochs));
-  const guint n_together = ortrain_training_options_get_accumulation_steps (self->session->options);
-  if (n_together > 1)
-    g_string_append_printf (text, ", an update every %u steps", n_together);
+  const guint accumulation_steps = ortrain_training_options_get_accumulation_steps (self->session->options);
+  if (accumulation_steps > 1)
+    g_string_append_printf (text, ", an update every %u steps", accumulation_steps);
   if (self->validation != NULL)
     g_string_append_printf (text, "; %" G_GUINT64_FORMAT " item%s to validate", n_held_out,
                             ortrain_text_plural (n_held_out));

@@ -324,9 +324,9 @@ ortrain_metric_compute (OrtrainMetric *self, double *value, GError **error)
 }
 
 gboolean
-ortrain_metric_take (OrtrainMetric *self, OrtrainTensorDict *outputs, const char *output, OrtrainTensorDict *batch,
-                     const char *target, OrtrainDType dtype, OrtrainTensor **values, OrtrainTensor **wanted,
-                     GError **error)
+ortrain_metric_fetch_operands (OrtrainMetric *self, OrtrainTensorDict *outputs, const char *output,
+                               OrtrainTensorDict *batch, const char *target, OrtrainDType dtype, OrtrainTensor **values,
+                               OrtrainTensor **wanted, GError **error)
 {
   OrtrainTensor *a = ortrain_tensor_dict_get (outputs, output), *b = ortrain_tensor_dict_get (batch, target);
   *values = *wanted = NULL;

@@ -45,8 +45,8 @@ ortrain_regression_metric_update (OrtrainMetric *metric, OrtrainTensorDict *outp
   OrtrainRegressionMetric *self = ORTRAIN_REGRESSION_METRIC (metric);
   g_autoptr (OrtrainTensor) found = NULL;
   g_autoptr (OrtrainTensor) wanted = NULL;
-  if (!ortrain_metric_take (metric, outputs, self->output, batch, self->target, ORTRAIN_DTYPE_FLOAT64, &found, &wanted,
-                            error))
+  if (!ortrain_metric_fetch_operands (metric, outputs, self->output, batch, self->target, ORTRAIN_DTYPE_FLOAT64, &found,
+                                      &wanted, error))
     return FALSE;
   const gint64 n = ortrain_tensor_get_n_elements (found);
   if (n != ortrain_tensor_get_n_elements (wanted))

@@ -98,7 +98,7 @@ update (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GError 
   const gboolean epoch_ends = batch == NULL;
   fit->n_waiting = 0;
   if (!ortrain_training_session_run_optimizer_step (self->session, &local_error) ||
-      !ortrain_training_session_settle (self->session, 0, &local_error))
+      !ortrain_training_session_wait_pending (self->session, 0, &local_error))
     {
       propagate_update_error (self, fit, batch, error, g_steal_pointer (&local_error));
       return FALSE;
@@ -180,7 +180,7 @@ settle (OrtrainTrainer *self, OrtrainFit *fit, guint n, gboolean quietly, GError
   while (fit->n_ahead > n)
     {
       g_autoptr (GError) local_error = NULL;
-      if (!ortrain_training_session_settle (self->session, fit->n_ahead - 1, &local_error))
+      if (!ortrain_training_session_wait_pending (self->session, fit->n_ahead - 1, &local_error))
         {
           propagate_step_error (self, fit, fit->ahead[0].batch, error, g_steal_pointer (&local_error));
           return FALSE;
@@ -477,9 +477,10 @@ begin_epochs (OrtrainTrainer *self, OrtrainFit *fit)
 {
   OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->session->options);
   const guint64 n_batches = ortrain_data_loader_get_n_batches (fit->loader);
-  const guint n_together = MAX (ortrain_training_options_get_accumulation_steps (self->session->options), 1);
+  const guint accumulation_steps = MAX (ortrain_training_options_get_accumulation_steps (self->session->options), 1);
   if (schedule != NULL && n_batches > 0)
-    ortrain_lr_schedule_begin_epochs (schedule, (n_batches + n_together - 1) / n_together, self->session->n_updates);
+    ortrain_lr_schedule_begin_epochs (schedule, (n_batches + accumulation_steps - 1) / accumulation_steps,
+                                      self->session->n_updates);
 }
 
 /* A training that has not changed the parameters has no result. */
@@ -524,7 +525,7 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
   begin_epochs (self, &fit);
   fit.learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
   if (!ortrain_monitor_take (&history->monitor, self, error) ||
-      !ortrain_training_session_settle (self->session, 0, error))
+      !ortrain_training_session_wait_pending (self->session, 0, error))
     return NULL;
   ortrain_training_session_decide_updates (self->session);
   ok = check_logs (self, error) && ortrain_fit_resume (self, &fit, error) && ortrain_fit_open_logs (self, &fit, error);

@@ -44,7 +44,7 @@ typedef struct
   gboolean weighs;                       /* gradients are accumulated, each step with the weight of its loss */
   gboolean immediate;                    /* in the backward pass, where that can be */
   gboolean undecided;                    /* not yet, but another rule may be used later */
-  const char *kept_because;              /* why not, though it was asked for; or NULL */
+  const char *deferral_reason;           /* why not, though it was asked for; or NULL */
 } OrtrainUpdateRule;
 
 typedef struct

@@ -8,16 +8,16 @@
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-parameter-roles-private.h"
 #include "options/ortrain-training-options-private.h"
-#include "training-graph/ortrain-blocked-outputs-private.h"
-#include "training-graph/ortrain-merged-parameters-private.h"
+#include "training-graph/ortrain-low-precision-copies-private.h"
+#include "training-graph/ortrain-nondifferentiable-outputs-private.h"
 #include "training-graph/ortrain-parameter-choice-private.h"
 #include "training-graph/ortrain-parameter-ties-private.h"
 #include "training-graph/ortrain-precision-private.h"
+#include "training-graph/ortrain-shared-constant-note-private.h"
 #include "training-graph/ortrain-statistics-choice-private.h"
 #include "training-graph/ortrain-stop-gradient-private.h"
 #include "training-graph/ortrain-update-graph-private.h"
-#include "training-graph/ortrain-working-copies-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 #include <string.h>
 
@@ -344,8 +344,8 @@ static gboolean
 finish_evaluation (OrtrainTrainingGraph *self, OrtrainGraph *graph, OrtrainTrainingOptions *options, GError **error)
 {
   return ortrain_precision_apply (graph, options, error) &&
-         (has_masters (options) || ortrain_working_copies_narrow_as (graph, self->parameters, error)) &&
-         ortrain_working_copies_hold (graph, self->parameters, error) && ortrain_graph_sort (graph, error);
+         (has_masters (options) || ortrain_low_precision_copies_narrow_as (graph, self->parameters, error)) &&
+         ortrain_low_precision_copies_hold (graph, self->parameters, error) && ortrain_graph_sort (graph, error);
 }
 
 #define MAX_LOST 8
@@ -386,7 +386,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
     return FALSE;
 
   if (!ortrain_precision_apply (graph, options, error) ||
-      (!has_masters (options) && !ortrain_working_copies_narrow (graph, self->parameters, error)))
+      (!has_masters (options) && !ortrain_low_precision_copies_narrow (graph, self->parameters, error)))
     return FALSE;
 
   OrtrainValue *loss = find_by_role (graph, ORTRAIN_ROLE_LOSS);
@@ -424,7 +424,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
       g_array_index (self->parameters, OrtrainTrainedTensor, i).gradient = g_strdup (gradients[i]->name);
     }
   if (!ortrain_graph_sort (graph, error) || !ortrain_optimize_gradient_graph (graph, error) ||
-      !ortrain_working_copies_hold (graph, self->parameters, error))
+      !ortrain_low_precision_copies_hold (graph, self->parameters, error))
     return FALSE;
   if (!recompute (self, options, error))
     return FALSE;
@@ -586,9 +586,9 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
     {
       const OrtrainValue *value = base->initializers->pdata[i];
       if (value->role == ORTRAIN_ROLE_PARAMETER && !is_tied (self, value->name))
-        ortrain_merged_parameters_add_note (value, notes);
+        ortrain_shared_constants_add_note (value, notes);
     }
-  if (has_masters (options) && !ortrain_working_copies_widen (base, error))
+  if (has_masters (options) && !ortrain_low_precision_copies_widen (base, error))
     return NULL;
   self->evaluation = ortrain_graph_clone (base);
   self->evaluation_loss = ortrain_graph_clone (base);

@@ -39,13 +39,13 @@ ortrain_update_rule_init (OrtrainUpdateRule *rule, OrtrainTrainingOptions *optio
   if (when != ORTRAIN_IMMEDIATE_UPDATES_ON)
     return;
   if (rule->optimizer.op_type == NULL)
-    rule->kept_because = "the optimizer is not one of the library's";
+    rule->deferral_reason = "the optimizer is not one of the library's";
   else if (ortrain_training_options_get_max_grad_norm (options) > 0)
-    rule->kept_because = "max-grad-norm needs all of them together";
+    rule->deferral_reason = "max-grad-norm needs all of them together";
   else if (rule->scaling.is_on)
-    rule->kept_because = "the loss is scaled, and all of them are checked before one is used";
+    rule->deferral_reason = "the loss is scaled, and all of them are checked before one is used";
   else if (ortrain_training_options_get_accumulation_steps (options) > 1)
-    rule->kept_because = "they are accumulated over several steps";
+    rule->deferral_reason = "they are accumulated over several steps";
   else
     rule->immediate = TRUE;
 }
@@ -228,8 +228,8 @@ add_phase (Building *building, OrtrainPhase phase, const char *name, char **brok
 static const char *
 find_reason (const OrtrainUpdateRule *rule)
 {
-  if (rule->immediate || rule->kept_because != NULL)
-    return rule->kept_because;
+  if (rule->immediate || rule->deferral_reason != NULL)
+    return rule->deferral_reason;
   return rule->undecided ? "steps of your own may read them, as immediate-updates is auto" : "immediate-updates is off";
 }
 
@@ -251,9 +251,9 @@ choose_immediate (OrtrainTrainingGraph *self, const OrtrainUpdateRule *rule)
         }
     }
   self->training->gradients_kept = find_reason (rule);
-  if (rule->kept_because != NULL)
+  if (rule->deferral_reason != NULL)
     {
-      g_autofree char *note = g_strconcat (ORTRAIN_GRADIENTS_KEPT, rule->kept_because, NULL);
+      g_autofree char *note = g_strconcat (ORTRAIN_GRADIENTS_KEPT, rule->deferral_reason, NULL);
       ortrain_graph_add_note (self->training, note);
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
 #include "tensor/ortrain-tensor-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 /* What an operand turned out to be when shapes were numbers: a matrix of indices in which only the difference of row and
  * column counts becomes a vector, and a mask that lets everything through goes away. Runs on the static graph. */

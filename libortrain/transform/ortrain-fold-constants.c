@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-checked-private.h"
 #include "ops/ortrain-op-private.h"
-#include "specialize/ortrain-evaluate-private.h"
+#include "specialize/ortrain-host-evaluator-private.h"
 #include "specialize/ortrain-specialize-private.h"
 
 /* A mask of [1, 1, 2048, 2048] floats is the largest thing worth keeping; what is computed from weights stays with them

@@ -2,7 +2,7 @@
 #include "transform/ortrain-fuse-attention-private.h"
 
 #include "tensor/ortrain-tensor-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
 #include "tensor/ortrain-tensor-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 /* Layer normalisation written out in primitives, as exporters before operator set 17 did, becomes LayerNormalization;
  * the root mean square form becomes RMSNormalization. Group normalization written as InstanceNormalization of a view, with

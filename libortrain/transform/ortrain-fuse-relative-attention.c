@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "transform/ortrain-fuse-attention-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 /* DeBERTa's attention, as exporters write it, becomes one RelativeAttention node: its scores are a sum of q·kᵀ,
  * GatherElements (q·position_keysᵀ, index) and GatherElements (k·position_queriesᵀ, index)ᵀ, each with a factor. Stacks of

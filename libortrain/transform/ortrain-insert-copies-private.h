@@ -8,10 +8,10 @@
  * gradients and updates, which belong to the device. The copies are steps of the plan, and what they write is planned like
  * everything else.
  *
- * two_places: the copy of a feed has two outputs, of which the first is read. They keep their memory throughout a step, so that
+ * double_buffers_inputs: the copy of a feed has two outputs, of which the first is read. They keep their memory throughout a step, so that
  * those of one step may be copied while the step before reads its own: a program puts one in the place of the other in turn.
  *
  * on_device: a set of inputs and outputs of the graph that the caller has in the memory of the device: they are read and
  * written there, without a copy. */
-gboolean ortrain_insert_copies (OrtrainGraph *graph, gboolean training, gboolean two_places, GHashTable *on_device,
-                                GError **error);
+gboolean ortrain_insert_copies (OrtrainGraph *graph, gboolean training, gboolean double_buffers_inputs,
+                                GHashTable *on_device, GError **error);

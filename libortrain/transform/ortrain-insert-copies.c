@@ -12,7 +12,7 @@ typedef struct
   OrtrainGraph *graph;
   /* value → the same on the other side; one for the update, before which others may use the memory of a step */
   GHashTable *copies[2];
-  gboolean two_places;
+  gboolean double_buffers_inputs;
 } Copies;
 
 static GHashTable *
@@ -24,7 +24,7 @@ copies_of (const Copies *self, OrtrainPhase phase)
 static OrtrainValue *
 add_copy (Copies *self, OrtrainValue *value, OrtrainNode *before, OrtrainPhase phase, GError **error)
 {
-  const gboolean turns = self->two_places && value->kind == ORTRAIN_VALUE_INPUT && value->on_host &&
+  const gboolean turns = self->double_buffers_inputs && value->kind == ORTRAIN_VALUE_INPUT && value->on_host &&
                          value->tensor == NULL && phase == ORTRAIN_PHASE_FORWARD;
   const guint n_places = turns ? 2 : 1;
   OrtrainNode *copy =
@@ -126,13 +126,13 @@ moves (const OrtrainValue *output, gboolean training, GHashTable *on_device)
 }
 
 gboolean
-ortrain_insert_copies (OrtrainGraph *graph, gboolean training, gboolean two_places, GHashTable *on_device,
+ortrain_insert_copies (OrtrainGraph *graph, gboolean training, gboolean double_buffers_inputs, GHashTable *on_device,
                        GError **error)
 {
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
   g_autoptr (GHashTable) copies = g_hash_table_new (NULL, NULL), update_copies = g_hash_table_new (NULL, NULL);
-  Copies self = { graph, { copies, update_copies }, two_places };
+  Copies self = { graph, { copies, update_copies }, double_buffers_inputs };
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
   g_autoptr (GPtrArray) outputs = g_ptr_array_copy (graph->outputs, NULL, NULL);
   g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);

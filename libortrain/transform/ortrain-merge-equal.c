@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 /* Common subexpression elimination. Small constants with equal contents are one input to the hash, so that "add 1e-5" is
  * recognised wherever it stands. */

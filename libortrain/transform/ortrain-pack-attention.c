@@ -2,8 +2,8 @@
 #include "ops/ortrain-op-private.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-fuse-attention-private.h"
-#include "transform/ortrain-optimizer-private.h"
 #include "transform/ortrain-pack-attention-private.h"
+#include "transform/ortrain-passes-private.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 /* Losses over classes as exporters write them become one operator of the scores themselves: the negative log-likelihood
  * of a LogSoftmax, which would keep all log-probabilities, and a cross entropy of scores that were transposed to have their

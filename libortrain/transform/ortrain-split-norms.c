@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 /* A normalization over the batch becomes two nodes: one takes statistics, a few numbers for each channel, which are kept;
  * the other one computes the output of them, element by element. As any element-wise operator, it then joins the chains

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-zero-sums-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 /* The gradient of a bias below a normalization, or of the bias of attention's keys, is zero whatever the data are. What
  * rounding leaves of it is noise, which an optimizer that divides by the gradient's size would follow: such gradients

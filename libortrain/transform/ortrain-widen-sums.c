@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 /* Models that are written in 16 bits: a sum of squares of thousands of elements, or its factor, may be beyond
  * the range of float16 although its root is not. Reductions compute in float32 inside; here their results stay float32 as

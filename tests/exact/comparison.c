@@ -4,7 +4,7 @@
 #include "budget/ortrain-budget-private.h"
 #include "plan/ortrain-memory-plan-private.h"
 #include "specialize/ortrain-specialize-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 #include <string.h>
 
@@ -53,7 +53,7 @@ make_static_graph (OrtrainTrainingSession *session, gint64 batch, const OrtrainP
     }
   OrtrainGraph *graph = ortrain_specialize (training, inputs, n, &error);
   g_assert_no_error (error);
-  graph->n_together = 1;
+  graph->recompute_group_size = 1;
   graph->spares_memory = TRUE;
   g_assert_true (ortrain_optimize_static_graph (graph, provider, &error));
   return graph;

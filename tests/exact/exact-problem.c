@@ -157,7 +157,7 @@ copy_node (OrtrainGraph *graph, OrtrainNode *node, guint set)
 {
   OrtrainNode *copy = ortrain_recompute_copy_node (graph, node);
   for (guint i = 0; i < node->inputs->len; i++)
-    if (ortrain_recompute_reads_again (node, i))
+    if (ortrain_recompute_needs_input (node, i))
       ortrain_node_set_input (copy, i, node->inputs->pdata[i]);
   for (guint k = 0; k < copy->outputs->len; k++)
     if (copy->outputs->pdata[k] != NULL && (set >> k & 1))
@@ -190,7 +190,7 @@ add_runs (ExactProblem *self, const OrtrainMemoryPlan *plan, OrtrainGraph *graph
   g_autoptr (OrtrainGraph) clone = ortrain_graph_clone (graph);
   g_autoptr (GArray) copies = g_array_new (FALSE, FALSE, sizeof (Copy));
   OrtrainPlanRequest of_clone = *request;
-  of_clone.takes_graph = TRUE;
+  of_clone.consumes_graph = TRUE;
   self->n_runs = self->n_nodes;
   for (guint t = 0; t < self->n_nodes; t++)
     {

@@ -5,9 +5,9 @@
 #include "grad/ortrain-gradient-private.h"
 #include "host-context.h"
 #include "ops/ortrain-body-private.h"
-#include "specialize/ortrain-evaluate-private.h"
+#include "specialize/ortrain-host-evaluator-private.h"
 #include "specialize/ortrain-specialize-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 #include <math.h>
 #include <stdlib.h>

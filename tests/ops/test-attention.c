@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "op-harness.h"
 
-#include "specialize/ortrain-evaluate-private.h"
+#include "specialize/ortrain-host-evaluator-private.h"
 #include "transform/ortrain-expand-private.h"
 
 /* Attention against PyTorch's scaled_dot_product_attention in float64: several query blocks, keys that some of them

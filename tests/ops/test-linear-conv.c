@@ -3,7 +3,7 @@
 #include "conv-reference.h"
 
 #include "host-context.h"
-#include "specialize/ortrain-evaluate-private.h"
+#include "specialize/ortrain-host-evaluator-private.h"
 
 #include <math.h>
 #include <string.h>

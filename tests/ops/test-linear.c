@@ -3,7 +3,7 @@
 #include "cpu/ortrain-cpu-gemm.h"
 #include "host-context.h"
 #include "ops/ortrain-op-private.h"
-#include "specialize/ortrain-evaluate-private.h"
+#include "specialize/ortrain-host-evaluator-private.h"
 
 #include <math.h>
 #include <stdlib.h>

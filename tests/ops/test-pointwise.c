@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "host-context.h"
 #include "ops/ortrain-op-private.h"
-#include "specialize/ortrain-evaluate-private.h"
+#include "specialize/ortrain-host-evaluator-private.h"
 
 #include <math.h>
 

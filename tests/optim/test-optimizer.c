@@ -52,7 +52,7 @@ typedef struct
   OrtrainUpdateRule rule;
   OrtrainTrainingGraph *graph;
   OrtrainProvider *provider;
-  OrtrainExecution *execution;
+  OrtrainDeviceContext *device_context;
   OrtrainExecutor *executor;
   GHashTable *places; /* by the names of values */
   double *scalars;
@@ -139,7 +139,7 @@ fixture_begin (Fixture *f, OrtrainOptimizer *optimizer, OrtrainDType dtype, guin
   f->graph->parameters = g_array_new (FALSE, TRUE, sizeof (OrtrainTrainedTensor));
   g_array_set_clear_func (f->graph->parameters, trained_clear);
   f->provider = new_cpu (n_threads);
-  f->execution = ortrain_execution_new (f->provider, NULL, NULL);
+  f->device_context = ortrain_device_context_new (f->provider, NULL, NULL);
   f->places = g_hash_table_new (g_str_hash, g_str_equal);
 }
 
@@ -171,7 +171,7 @@ fixture_end (Fixture *f, OrtrainOptimizer *optimizer)
         put (ortrain_update_set_get_state_form (f->set, t)->dtype, f->states[t][k], i,
              ortrain_update_set_get_initial_state (f->set, k));
   const OrtrainExecutorConfig config = {
-    .execution = f->execution, .training = TRUE, .resolve = resolve, .resolve_data = f
+    .device_context = f->device_context, .training = TRUE, .resolve = resolve, .resolve_data = f
   };
   f->executor = ortrain_executor_new (f->graph->training, &config, &error);
   g_assert_no_error (error);
@@ -202,7 +202,7 @@ fixture_tear_down (Fixture *f)
       g_object_unref (f->fed[t]);
     }
   ortrain_executor_free (f->executor);
-  ortrain_execution_free (f->execution);
+  ortrain_device_context_free (f->device_context);
   ortrain_update_set_free (f->set);
   ortrain_training_graph_free (f->graph);
   ortrain_provider_unref (f->provider);

@@ -103,12 +103,12 @@ add_losses (OrtrainTrainingOptions *options, Kind kind)
 }
 
 static OrtrainTrainingSession *
-make_session (OrtrainModel *model, Kind kind, guint n_together)
+make_session (OrtrainModel *model, Kind kind, guint accumulation_steps)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
   g_autoptr (OrtrainOptimizer) optimizer = ortrain_sgd_new (0.5);
-  g_object_set (options, "optimizer", optimizer, "accumulation-steps", n_together, "threads", 1, NULL);
+  g_object_set (options, "optimizer", optimizer, "accumulation-steps", accumulation_steps, "threads", 1, NULL);
   add_losses (options, kind);
   OrtrainTrainingSession *session = ortrain_training_session_new (model, options, &error);
   g_assert_no_error (error);

@@ -50,7 +50,7 @@ typedef struct
   GRand *rand;
   OrtrainGraph *graph;
   Memory memory;
-  OrtrainExecution *execution;
+  OrtrainDeviceContext *device_context;
   OrtrainExecutor *executor;
 } Fixture;
 
@@ -61,15 +61,15 @@ fixture_set_up (Fixture *fixture, gconstpointer data)
   fixture->graph = make_graph (fixture->rand);
   make_places (&fixture->memory, fixture->graph);
   g_autoptr (OrtrainProvider) provider = new_cpu (2);
-  fixture->execution = ortrain_execution_new (provider, NULL, NULL);
-  fixture->executor = make_executor (fixture->graph, &fixture->memory, fixture->execution);
+  fixture->device_context = ortrain_device_context_new (provider, NULL, NULL);
+  fixture->executor = make_executor (fixture->graph, &fixture->memory, fixture->device_context);
 }
 
 static void
 fixture_tear_down (Fixture *fixture, gconstpointer data)
 {
   ortrain_executor_free (fixture->executor);
-  ortrain_execution_free (fixture->execution);
+  ortrain_device_context_free (fixture->device_context);
   g_hash_table_unref (fixture->memory.places);
   g_object_unref (fixture->graph);
   g_rand_free (fixture->rand);
@@ -285,7 +285,7 @@ test_contents (gconstpointer data)
   const gint64 n = *(const gint64 *) data;
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainGraph) graph = make_sized_graph ();
-  const OrtrainExecutorConfig config = { .execution = get_execution () };
+  const OrtrainExecutorConfig config = { .device_context = get_execution () };
   g_autoptr (OrtrainExecutor) executor = ortrain_executor_new (graph, &config, &error);
   g_assert_no_error (error);
   g_autoptr (OrtrainTensorDict) feeds = make_sized_feeds (n), others = make_sized_feeds (n + 1);
@@ -321,7 +321,7 @@ test_long_contents (void)
   const gint64 n = 1 << 17;
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainGraph) graph = make_sized_graph ();
-  const OrtrainExecutorConfig config = { .execution = get_execution () };
+  const OrtrainExecutorConfig config = { .device_context = get_execution () };
   g_autoptr (OrtrainExecutor) executor = ortrain_executor_new (graph, &config, &error);
   g_assert_no_error (error);
   g_autoptr (OrtrainTensorDict) feeds = make_sized_feeds (n);

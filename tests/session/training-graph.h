@@ -111,21 +111,21 @@ make_training_graph (OrtrainGraph *graph, OrtrainValue *loss)
 }
 
 /* One for all tests of a program that do not ask for threads. */
-static inline OrtrainExecution *
+static inline OrtrainDeviceContext *
 get_execution (void)
 {
-  static OrtrainExecution *execution;
-  if (execution == NULL)
-    execution = ortrain_execution_new (ortrain_provider_get_host (), NULL, NULL);
-  return execution;
+  static OrtrainDeviceContext *device_context;
+  if (device_context == NULL)
+    device_context = ortrain_device_context_new (ortrain_provider_get_host (), NULL, NULL);
+  return device_context;
 }
 
 static inline OrtrainExecutor *
-make_executor (OrtrainGraph *graph, Memory *memory, OrtrainExecution *execution)
+make_executor (OrtrainGraph *graph, Memory *memory, OrtrainDeviceContext *device_context)
 {
   g_autoptr (GError) error = NULL;
   OrtrainExecutorConfig config = {
-    .execution = execution,
+    .device_context = device_context,
     .training = TRUE,
     .resolve = resolve_place,
     .resolve_data = memory,

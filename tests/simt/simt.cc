@@ -594,9 +594,9 @@ simt_run_grid (const char *name, dim3 grid, dim3 block, SimtInvoke invoke, const
   unsigned n_running = 0;
   uint64_t next = 0;
 #if defined(SIMT_RACES)
-  const unsigned n_together = 1; /* the detector sees blocks that run behind each other as if they ran at once */
+  const unsigned n_interleaved = 1; /* the detector sees blocks that run behind each other as if they ran at once */
 #else
-  const unsigned n_together = order == SIMT_ORDER_SHUFFLED ? N_TOGETHER : 1;
+  const unsigned n_interleaved = order == SIMT_ORDER_SHUFFLED ? N_TOGETHER : 1;
 #endif
   scheduler = get_scheduler (name, block, invoke, closure, order, 0);
   if (n_threads == 0 || n_threads > MAX_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 ||
@@ -604,7 +604,7 @@ simt_run_grid (const char *name, dim3 grid, dim3 block, SimtInvoke invoke, const
     fail ("the launch has no threads, or too many");
   blockDim = block;
   gridDim = grid;
-  for (; n_running < n_together && next < count; n_running++)
+  for (; n_running < n_interleaved && next < count; n_running++)
     {
       running[n_running] = get_scheduler (name, block, invoke, closure, order, n_running);
       begin_block (running[n_running], find_block (grid, order, next++));

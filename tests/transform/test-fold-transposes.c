@@ -2,7 +2,7 @@
 /* Transposes folded into matrix products: the graph computes what it did, with fewer nodes. */
 #include "host-context.h"
 #include "ops/ortrain-op-private.h"
-#include "specialize/ortrain-evaluate-private.h"
+#include "specialize/ortrain-host-evaluator-private.h"
 #include "transform/ortrain-fold-transposes-private.h"
 
 #include <math.h>

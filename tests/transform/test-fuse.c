@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "../ops/op-harness.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 /* What exporters write for attention and normalisation, with and without the passes that recognise it: the same numbers
  * and the same gradients, and the operators that are hoped for. */

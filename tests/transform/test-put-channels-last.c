@@ -3,7 +3,7 @@
 
 #include "specialize/ortrain-specialize-private.h"
 #include "transform/ortrain-expand-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 #include "transform/ortrain-put-channels-last-private.h"
 
 /* Regions with channels last in graphs with their gradients: for a device that says how much each convolution is spared, which

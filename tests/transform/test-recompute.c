@@ -3,7 +3,7 @@
 #include "ops/ortrain-op-private.h"
 #include "recompute/ortrain-recompute-private.h"
 #include "specialize/ortrain-specialize-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 /* What the backward pass reads of the forward pass, beyond inputs and weights. */
 static guint
@@ -211,7 +211,7 @@ test_readers_of_two_runs (void)
   g_autofree guint8 *run = g_new0 (guint8, graph->values->len + 1);
   g_autofree guint8 *again = g_new0 (guint8, graph->nodes->len + 1);
   run[t->id] = 1 << 4;
-  ortrain_recompute_find_again (graph, run, again);
+  ortrain_recompute_find_recomputed (graph, run, again);
   for (guint i = 0; i < graph->nodes->len; i++)
     g_assert_cmpuint (again[i], ==, graph->nodes->pdata[i] == t->producer ? 1 << 1 : 0);
   g_assert_true (ortrain_recompute_apply (graph, run, &error));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "grad/ortrain-gradient-private.h"
 #include "ops/ortrain-op-private.h"
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 /* The gradient of a bias in front of a normalisation that takes it away again is zero, exactly; that of one which the
  * normalisation only shifts is not. */

@@ -553,9 +553,9 @@ run (int argc, char *argv[])
   if (!train_data_choose_batches (&batches, model, ortrain_loss_get_output (loss), dataset, held_out, &error))
     return command_fail (error);
   const guint64 n_batches = train_data_count_batches (&batches, dataset);
-  const guint n_together = ortrain_training_options_get_accumulation_steps (options);
-  const guint64 n_updates = (n_batches + n_together - 1) / n_together;
-  const guint64 items = (guint64) batches.batch_size * n_together;
+  const guint accumulation_steps = ortrain_training_options_get_accumulation_steps (options);
+  const guint64 n_updates = (n_batches + accumulation_steps - 1) / accumulation_steps;
+  const guint64 items = (guint64) batches.batch_size * accumulation_steps;
   if (continues && !train_schedule_check_items (schedule_name, checkpoint, items, &error))
     return command_fail (error);
   train_schedule_keep_items (session, items);

@@ -6,7 +6,7 @@
 /* What names mean in a graph of the file, in one inside of it, and in a function that is being inlined. */
 
 gboolean
-ortrain_reader_scope_find (const OrtrainReaderScope *self, const char *name, OrtrainValue **value)
+ortrain_name_table_find (const OrtrainNameTable *self, const char *name, OrtrainValue **value)
 {
   gpointer found;
   if (g_hash_table_lookup_extended (self->names, name, NULL, &found))
@@ -21,23 +21,23 @@ ortrain_reader_scope_find (const OrtrainReaderScope *self, const char *name, Ort
 }
 
 OrtrainValue *
-ortrain_reader_scope_lookup (const OrtrainReaderScope *self, const char *name)
+ortrain_name_table_lookup (const OrtrainNameTable *self, const char *name)
 {
   OrtrainValue *value;
-  return ortrain_reader_scope_find (self, name, &value) ? value : NULL;
+  return ortrain_name_table_find (self, name, &value) ? value : NULL;
 }
 
 gboolean
-ortrain_reader_scope_resolve (OrtrainReaderScope *self, const char *name, OrtrainValue **value)
+ortrain_name_table_resolve (OrtrainNameTable *self, const char *name, OrtrainValue **value)
 {
   OrtrainValue *outer;
 
   *value = NULL;
   if (*name == '\0')
     return TRUE;
-  if (ortrain_reader_scope_find (self, name, value))
+  if (ortrain_name_table_find (self, name, value))
     return TRUE;
-  if (self->outer == NULL || !ortrain_reader_scope_resolve (self->outer, name, &outer))
+  if (self->outer == NULL || !ortrain_name_table_resolve (self->outer, name, &outer))
     return FALSE;
   if (outer == NULL)
     return TRUE;
@@ -56,7 +56,7 @@ ortrain_reader_scope_resolve (OrtrainReaderScope *self, const char *name, Ortrai
 /* For the name that the value has, if it may have it. In the model's own graph the message that the name stands in goes
  * before the table does. */
 void
-ortrain_reader_scope_insert (OrtrainReaderState *state, OrtrainReaderScope *self, const char *name, OrtrainValue *value)
+ortrain_name_table_insert (OrtrainReaderState *state, OrtrainNameTable *self, const char *name, OrtrainValue *value)
 {
   if (self->outermost && g_str_equal (value->name, name))
     return;
@@ -65,18 +65,18 @@ ortrain_reader_scope_insert (OrtrainReaderState *state, OrtrainReaderScope *self
 }
 
 gboolean
-ortrain_reader_scope_define (OrtrainReaderState *state, OrtrainReaderScope *self, const char *name, OrtrainValue *value,
-                             const char *owner, GError **error)
+ortrain_name_table_define (OrtrainReaderState *state, OrtrainNameTable *self, const char *name, OrtrainValue *value,
+                           const char *owner, GError **error)
 {
   OrtrainValue *other;
-  if (ortrain_reader_scope_find (self, name, &other) && other != value)
+  if (ortrain_name_table_find (self, name, &other) && other != value)
     return ortrain_reader_invalid (error, "Value '%s' of %s is defined twice", ortrain_text_show (name), owner);
-  ortrain_reader_scope_insert (state, self, name, value);
+  ortrain_name_table_insert (state, self, name, value);
   return TRUE;
 }
 
 char *
-ortrain_reader_scope_make_name (const OrtrainReaderScope *self, const char *name)
+ortrain_name_table_make_name (const OrtrainNameTable *self, const char *name)
 {
   return self->prefix != NULL ? g_strconcat (self->prefix, "/", name, NULL) : g_strdup (name);
 }

@@ -15,17 +15,17 @@ typedef struct
   guint8 *choice;                           /* [n_values]: fates; NULL: the graph as it is needs least */
   GPtrArray *known;                         /* of the same, for the family */
   guint8 digest[ORTRAIN_PLAN_DIGEST_BYTES]; /* of the plan */
-} OrtrainBudgetAnswer;
+} OrtrainPlanCacheEntry;
 
 /* base: the plan of the graph that needs too much. */
-GBytes *ortrain_budget_answer_make_key (OrtrainGraph *graph, const OrtrainMemoryPlan *base,
-                                        const OrtrainPlanRequest *request, const OrtrainBudget *budget);
+GBytes *ortrain_plan_cache_entry_make_key (OrtrainGraph *graph, const OrtrainMemoryPlan *base,
+                                           const OrtrainPlanRequest *request, const OrtrainBudget *budget);
 /* All of the tables, offsets included. */
 void ortrain_memory_plan_compute_digest (const OrtrainMemoryPlan *plan, guint8 *digest);
 
 /* NULL: there is none. Callers verify the plan that it gives. */
-OrtrainBudgetAnswer *ortrain_budget_answer_lookup (GBytes *key, guint n_values);
-void ortrain_budget_answer_store (const OrtrainBudgetAnswer *self, GBytes *key, guint n_values);
-void ortrain_budget_answer_free (OrtrainBudgetAnswer *self);
+OrtrainPlanCacheEntry *ortrain_plan_cache_entry_lookup (GBytes *key, guint n_values);
+void ortrain_plan_cache_entry_store (const OrtrainPlanCacheEntry *self, GBytes *key, guint n_values);
+void ortrain_plan_cache_entry_free (OrtrainPlanCacheEntry *self);
 
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainBudgetAnswer, ortrain_budget_answer_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainPlanCacheEntry, ortrain_plan_cache_entry_free)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "runtime/ortrain-execution-private.h"
+#include "runtime/ortrain-device-context-private.h"
 
 /* In the memory of the device. */
 typedef struct
@@ -32,13 +32,13 @@ struct _OrtrainExecution
 };
 
 static OrtrainProvider *
-provider_of (OrtrainExecution *self, OrtrainPlanStream stream)
+provider_of (OrtrainDeviceContext *self, OrtrainPlanStream stream)
 {
   return stream == ORTRAIN_STREAM_HOST ? self->host : self->provider;
 }
 
 gboolean
-ortrain_execution_open_stream (OrtrainExecution *self, OrtrainPlanStream stream, GError **error)
+ortrain_device_context_open_stream (OrtrainDeviceContext *self, OrtrainPlanStream stream, GError **error)
 {
   OrtrainProvider *provider = provider_of (self, stream);
   DeviceBlock *block = stream == ORTRAIN_STREAM_HOST ? &self->host_block : self->block;
@@ -55,10 +55,10 @@ ortrain_execution_open_stream (OrtrainExecution *self, OrtrainPlanStream stream,
   return TRUE;
 }
 
-OrtrainExecution *
-ortrain_execution_new (OrtrainProvider *provider, OrtrainProvider *host, GError **error)
+OrtrainDeviceContext *
+ortrain_device_context_new (OrtrainProvider *provider, OrtrainProvider *host, GError **error)
 {
-  g_autoptr (OrtrainExecution) self = g_new0 (OrtrainExecution, 1);
+  g_autoptr (OrtrainDeviceContext) self = g_new0 (OrtrainDeviceContext, 1);
   const OrtrainProviderClass *klass = provider->klass;
   self->provider = ortrain_provider_ref (provider);
   self->constants = g_hash_table_new (NULL, NULL);
@@ -71,11 +71,11 @@ ortrain_execution_new (OrtrainProvider *provider, OrtrainProvider *host, GError 
   self->fault = ortrain_provider_allocate (provider, ORTRAIN_MEMORY_SPACE_HOST, sizeof *self->fault, error);
   if (self->fault == NULL)
     return NULL;
-  return ortrain_execution_open_stream (self, ORTRAIN_STREAM_COMPUTE, error) ? g_steal_pointer (&self) : NULL;
+  return ortrain_device_context_open_stream (self, ORTRAIN_STREAM_COMPUTE, error) ? g_steal_pointer (&self) : NULL;
 }
 
 void
-ortrain_execution_drain (OrtrainExecution *self)
+ortrain_device_context_drain (OrtrainDeviceContext *self)
 {
   for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
     if (self->is_open[k])
@@ -86,7 +86,7 @@ ortrain_execution_drain (OrtrainExecution *self)
 }
 
 void
-ortrain_execution_free (OrtrainExecution *self)
+ortrain_device_context_free (OrtrainDeviceContext *self)
 {
   const OrtrainProviderClass *klass = self->provider->klass;
   for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
@@ -109,37 +109,38 @@ ortrain_execution_free (OrtrainExecution *self)
 }
 
 OrtrainProvider *
-ortrain_execution_get_provider (OrtrainExecution *self)
+ortrain_device_context_get_provider (OrtrainDeviceContext *self)
 {
   return self->provider;
 }
 
 OrtrainProvider *
-ortrain_execution_get_host (OrtrainExecution *self)
+ortrain_device_context_get_host (OrtrainDeviceContext *self)
 {
   return self->host;
 }
 
 OrtrainStream *
-ortrain_execution_get_stream (OrtrainExecution *self)
+ortrain_device_context_get_stream (OrtrainDeviceContext *self)
 {
   return self->streams[ORTRAIN_STREAM_COMPUTE];
 }
 
 const OrtrainKernelContext *
-ortrain_execution_peek_context (OrtrainExecution *self, OrtrainPlanStream stream)
+ortrain_device_context_peek_context (OrtrainDeviceContext *self, OrtrainPlanStream stream)
 {
   return &self->contexts[stream];
 }
 
 gpointer
-ortrain_execution_get_nothing (OrtrainExecution *self)
+ortrain_device_context_get_empty_address (OrtrainDeviceContext *self)
 {
   return self->block->nothing;
 }
 
 gboolean
-ortrain_execution_ref_constant (OrtrainExecution *self, OrtrainTensor *tensor, gpointer *address, GError **error)
+ortrain_device_context_ref_constant (OrtrainDeviceContext *self, OrtrainTensor *tensor, gpointer *address,
+                                     GError **error)
 {
   const OrtrainProviderClass *klass = self->provider->klass;
   const gsize n_bytes = ortrain_tensor_get_n_bytes (tensor);
@@ -154,7 +155,7 @@ ortrain_execution_ref_constant (OrtrainExecution *self, OrtrainTensor *tensor, g
       gpointer copy = ortrain_provider_allocate (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, n_bytes, error);
       if (copy == NULL)
         return FALSE;
-      if (!ortrain_execution_write (self, copy, ortrain_tensor_peek_unaligned (tensor), n_bytes, error))
+      if (!ortrain_device_context_write (self, copy, ortrain_tensor_peek_unaligned (tensor), n_bytes, error))
         {
           ortrain_provider_free_memory (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, copy, n_bytes);
           return FALSE;
@@ -170,7 +171,7 @@ ortrain_execution_ref_constant (OrtrainExecution *self, OrtrainTensor *tensor, g
 }
 
 void
-ortrain_execution_unref_constant (OrtrainExecution *self, OrtrainTensor *tensor)
+ortrain_device_context_unref_constant (OrtrainDeviceContext *self, OrtrainTensor *tensor)
 {
   Constant *constant = g_hash_table_lookup (self->constants, tensor);
   if (constant == NULL || --constant->n_references > 0)
@@ -183,29 +184,29 @@ ortrain_execution_unref_constant (OrtrainExecution *self, OrtrainTensor *tensor)
 }
 
 gboolean
-ortrain_execution_go_on (OrtrainExecution *self, const OrtrainStepBlock *step, GError **error)
+ortrain_device_context_begin_chained (OrtrainDeviceContext *self, const OrtrainStepBlock *step, GError **error)
 {
   self->host_block.step = *step;
   self->host_block.fault = (OrtrainFault){ ORTRAIN_FAULT_NONE };
-  return ortrain_execution_write (self, &self->block->step, step, sizeof *step, error);
+  return ortrain_device_context_write (self, &self->block->step, step, sizeof *step, error);
 }
 
 gboolean
-ortrain_execution_begin (OrtrainExecution *self, const OrtrainStepBlock *step, GError **error)
+ortrain_device_context_begin (OrtrainDeviceContext *self, const OrtrainStepBlock *step, GError **error)
 {
-  return ortrain_execution_go_on (self, step, error) &&
-         ortrain_execution_fill (self, &self->block->fault, 0, sizeof self->block->fault, error);
+  return ortrain_device_context_begin_chained (self, step, error) &&
+         ortrain_device_context_fill (self, &self->block->fault, 0, sizeof self->block->fault, error);
 }
 
 gboolean
-ortrain_execution_read_fault (OrtrainExecution *self, OrtrainFault *destination, GError **error)
+ortrain_device_context_read_fault (OrtrainDeviceContext *self, OrtrainFault *destination, GError **error)
 {
-  return ortrain_execution_read (self, destination, &self->block->fault, sizeof *destination, error);
+  return ortrain_device_context_read (self, destination, &self->block->fault, sizeof *destination, error);
 }
 
 gboolean
-ortrain_execution_submit (OrtrainExecution *self, OrtrainPlanStream stream, const OrtrainKernelCall *calls,
-                          guint n_calls, GCancellable *cancellable, GError **error)
+ortrain_device_context_submit (OrtrainDeviceContext *self, OrtrainPlanStream stream, const OrtrainKernelCall *calls,
+                               guint n_calls, GCancellable *cancellable, GError **error)
 {
   OrtrainProvider *provider = provider_of (self, stream);
   return provider->klass->submit (provider, self->streams[stream], calls, n_calls, cancellable, error) &&
@@ -214,7 +215,7 @@ ortrain_execution_submit (OrtrainExecution *self, OrtrainPlanStream stream, cons
 }
 
 gboolean
-ortrain_execution_note_program (OrtrainExecution *self, gconstpointer program)
+ortrain_device_context_set_current_program (OrtrainDeviceContext *self, gconstpointer program)
 {
   const gboolean same = self->program == program;
   self->program = program;
@@ -222,34 +223,36 @@ ortrain_execution_note_program (OrtrainExecution *self, gconstpointer program)
 }
 
 void
-ortrain_execution_forget_program (OrtrainExecution *self, gconstpointer program)
+ortrain_device_context_forget_program (OrtrainDeviceContext *self, gconstpointer program)
 {
   if (self->program == program)
     self->program = NULL;
 }
 
 OrtrainCapture *
-ortrain_execution_capture (OrtrainExecution *self, OrtrainPlanStream stream, const OrtrainKernelCall *calls,
-                           guint n_calls, GError **error)
+ortrain_device_context_capture (OrtrainDeviceContext *self, OrtrainPlanStream stream, const OrtrainKernelCall *calls,
+                                guint n_calls, GError **error)
 {
   return self->provider->klass->capture (self->provider, self->streams[stream], calls, n_calls, error);
 }
 
 gboolean
-ortrain_execution_launch (OrtrainExecution *self, OrtrainPlanStream stream, OrtrainCapture *capture, GError **error)
+ortrain_device_context_launch (OrtrainDeviceContext *self, OrtrainPlanStream stream, OrtrainCapture *capture,
+                               GError **error)
 {
   return self->provider->klass->launch (self->provider, self->streams[stream], capture, error);
 }
 
 gboolean
-ortrain_execution_record (OrtrainExecution *self, OrtrainPlanStream stream, OrtrainEvent *event, GError **error)
+ortrain_device_context_record (OrtrainDeviceContext *self, OrtrainPlanStream stream, OrtrainEvent *event,
+                               GError **error)
 {
   return self->provider->klass->record (self->provider, self->streams[stream], event, error);
 }
 
 gboolean
-ortrain_execution_wait_stream (OrtrainExecution *self, OrtrainPlanStream waiting, OrtrainPlanStream other,
-                               OrtrainEvent *event, GError **error)
+ortrain_device_context_wait_stream (OrtrainDeviceContext *self, OrtrainPlanStream waiting, OrtrainPlanStream other,
+                                    OrtrainEvent *event, GError **error)
 {
   const OrtrainProviderClass *klass = self->provider->klass;
   if (other == ORTRAIN_STREAM_HOST)
@@ -262,23 +265,24 @@ ortrain_execution_wait_stream (OrtrainExecution *self, OrtrainPlanStream waiting
 }
 
 gboolean
-ortrain_execution_read (OrtrainExecution *self, gpointer destination, gconstpointer source, gsize n_bytes,
-                        GError **error)
+ortrain_device_context_read (OrtrainDeviceContext *self, gpointer destination, gconstpointer source, gsize n_bytes,
+                             GError **error)
 {
-  return self->provider->klass->copy (self->provider, ortrain_execution_get_stream (self), destination, source, n_bytes,
-                                      error);
+  return self->provider->klass->copy (self->provider, ortrain_device_context_get_stream (self), destination, source,
+                                      n_bytes, error);
 }
 
 gboolean
-ortrain_execution_write (OrtrainExecution *self, gpointer destination, gconstpointer source, gsize n_bytes,
-                         GError **error)
+ortrain_device_context_write (OrtrainDeviceContext *self, gpointer destination, gconstpointer source, gsize n_bytes,
+                              GError **error)
 {
-  return self->provider->klass->copy (self->provider, ortrain_execution_get_stream (self), destination, source, n_bytes,
-                                      error);
+  return self->provider->klass->copy (self->provider, ortrain_device_context_get_stream (self), destination, source,
+                                      n_bytes, error);
 }
 
 gconstpointer
-ortrain_execution_view (OrtrainExecution *self, gconstpointer address, gsize n_bytes, gpointer *copy, GError **error)
+ortrain_device_context_view (OrtrainDeviceContext *self, gconstpointer address, gsize n_bytes, gpointer *copy,
+                             GError **error)
 {
   *copy = NULL;
   if (self->provider->klass->reads_host)
@@ -287,33 +291,34 @@ ortrain_execution_view (OrtrainExecution *self, gconstpointer address, gsize n_b
   if (*copy == NULL)
     g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY,
                  "Cannot allocate %" G_GSIZE_FORMAT " bytes to copy from the device", n_bytes);
-  else if (!ortrain_execution_read (self, *copy, address, n_bytes, error) ||
-           !ortrain_execution_wait (self, NULL, error))
+  else if (!ortrain_device_context_read (self, *copy, address, n_bytes, error) ||
+           !ortrain_device_context_wait (self, NULL, error))
     g_clear_pointer (copy, g_free);
   return *copy;
 }
 
 gboolean
-ortrain_execution_fill (OrtrainExecution *self, gpointer destination, guint8 byte, gsize n_bytes, GError **error)
+ortrain_device_context_fill (OrtrainDeviceContext *self, gpointer destination, guint8 byte, gsize n_bytes,
+                             GError **error)
 {
-  return self->provider->klass->fill (self->provider, ortrain_execution_get_stream (self), destination, byte, n_bytes,
-                                      error);
+  return self->provider->klass->fill (self->provider, ortrain_device_context_get_stream (self), destination, byte,
+                                      n_bytes, error);
 }
 
 gboolean
-ortrain_execution_await (OrtrainExecution *self, OrtrainEvent *event, GError **error)
+ortrain_device_context_await (OrtrainDeviceContext *self, OrtrainEvent *event, GError **error)
 {
   const OrtrainProviderClass *klass = self->provider->klass;
   return klass->await_event != NULL ? klass->await_event (self->provider, event, error)
-                                    : klass->wait (self->provider, ortrain_execution_get_stream (self), error);
+                                    : klass->wait (self->provider, ortrain_device_context_get_stream (self), error);
 }
 
 gboolean
-ortrain_execution_wait (OrtrainExecution *self, OrtrainFault *fault, GError **error)
+ortrain_device_context_wait (OrtrainDeviceContext *self, OrtrainFault *fault, GError **error)
 {
-  if (fault != NULL && !ortrain_execution_read_fault (self, self->fault, error))
+  if (fault != NULL && !ortrain_device_context_read_fault (self, self->fault, error))
     return FALSE;
-  if (!self->provider->klass->wait (self->provider, ortrain_execution_get_stream (self), error))
+  if (!self->provider->klass->wait (self->provider, ortrain_device_context_get_stream (self), error))
     return FALSE;
   if (fault != NULL)
     *fault = self->host_block.fault.code != ORTRAIN_FAULT_NONE ? self->host_block.fault : *self->fault;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-passes-private.h"
 
 #include "ops/ortrain-op-private.h"
 #include "recompute/ortrain-recompute-private.h"

@@ -17,22 +17,22 @@ typedef struct
   double norm;
   gint64 broken, broken_at_once; /* the first parameter that is left with numbers that are not finite */
   OrtrainScalerState scaler;
-} OrtrainStepResult;
+} OrtrainStepOutcome;
 
 #define ORTRAIN_N_STEP_RESULTS 2
 
-typedef struct _OrtrainStepResults OrtrainStepResults;
+typedef struct _OrtrainStepResults OrtrainStepReadback;
 
 /* n_scalars: of an update */
-OrtrainStepResults *ortrain_step_results_new (OrtrainExecution *execution, gsize n_scalars, GError **error);
-void ortrain_step_results_free (OrtrainStepResults *self);
+OrtrainStepReadback *ortrain_step_readback_new (OrtrainDeviceContext *device_context, gsize n_scalars, GError **error);
+void ortrain_step_readback_free (OrtrainStepReadback *self);
 
 /* Where copies go; to be read behind await or another wait for the execution. */
-OrtrainStepResult *ortrain_step_results_get (OrtrainStepResults *self, guint slot);
-double *ortrain_step_results_get_scalars (OrtrainStepResults *self, guint slot);
+OrtrainStepOutcome *ortrain_step_readback_get (OrtrainStepReadback *self, guint slot);
+double *ortrain_step_readback_get_scalars (OrtrainStepReadback *self, guint slot);
 /* Behind the last copy to a slot. */
-gboolean ortrain_step_results_mark (OrtrainStepResults *self, guint slot, GError **error);
+gboolean ortrain_step_readback_mark (OrtrainStepReadback *self, guint slot, GError **error);
 /* The host waits for what was submitted up to the mark. */
-gboolean ortrain_step_results_await (OrtrainStepResults *self, guint slot, GError **error);
+gboolean ortrain_step_readback_await (OrtrainStepReadback *self, guint slot, GError **error);
 
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainStepResults, ortrain_step_results_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainStepReadback, ortrain_step_readback_free)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "planner/ortrain-liveness-private.h"
+#include "planner/ortrain-execution-order-private.h"
 
 #include <string.h>
 

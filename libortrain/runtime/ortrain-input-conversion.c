@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "runtime/ortrain-feeds-private.h"
+#include "runtime/ortrain-input-conversion-private.h"
 
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
@@ -218,7 +218,7 @@ check_axis (const OrtrainValue *input, OrtrainTensor *tensor, GError **error)
 }
 
 gboolean
-ortrain_feeds_check_labels (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error)
+ortrain_inputs_check_labels (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error)
 {
   for (guint i = 0; i < graph->inputs->len; i++)
     {
@@ -231,7 +231,7 @@ ortrain_feeds_check_labels (OrtrainGraph *graph, OrtrainTensorDict *feeds, GErro
 }
 
 OrtrainTensorDict *
-ortrain_feeds_to_host (OrtrainTensorDict *feeds, GError **error)
+ortrain_inputs_to_host (OrtrainTensorDict *feeds, GError **error)
 {
   g_autoptr (OrtrainTensorDict) result = ortrain_tensor_dict_new ();
   for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds); i++)
@@ -249,7 +249,7 @@ ortrain_feeds_to_host (OrtrainTensorDict *feeds, GError **error)
 }
 
 OrtrainTensorDict *
-ortrain_feeds_convert (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error)
+ortrain_inputs_convert (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error)
 {
   g_autoptr (OrtrainTensorDict) converted = NULL;
   for (guint i = 0; i < graph->inputs->len; i++)

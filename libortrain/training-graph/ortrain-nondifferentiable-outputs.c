@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "training-graph/ortrain-blocked-outputs-private.h"
+#include "training-graph/ortrain-nondifferentiable-outputs-private.h"
 
 #include "core/ortrain-text-private.h"
 #include "model/ortrain-model-private.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "check/ortrain-enclosed-tensors-private.h"
+#include "check/ortrain-subgraph-tensors-private.h"
 
 #include "check/ortrain-parameter-info-private.h"
 #include "core/ortrain-dtype-private.h"
@@ -93,7 +93,7 @@ list_graph (OrtrainGraph *graph, Listing *listing)
 }
 
 void
-ortrain_enclosed_tensors_list (OrtrainModel *model, OrtrainGraph *graph, GArray *roles, OrtrainObjectList *list)
+ortrain_subgraph_tensors_list (OrtrainModel *model, OrtrainGraph *graph, GArray *roles, OrtrainObjectList *list)
 {
   Listing listing = { .list = list, .is_whole = graph == ortrain_model_get_graph (model, NULL) };
   listing.roles = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);

@@ -8,14 +8,14 @@
  * them, the parameter itself is of 16 bits. */
 
 /* Parameters that are stored in 16 bits become float32, with a Cast behind them. */
-gboolean ortrain_working_copies_widen (OrtrainGraph *graph, GError **error);
+gboolean ortrain_low_precision_copies_widen (OrtrainGraph *graph, GError **error);
 
 /* Without master weights: the parameters that `graph` reads in 16 bits are of that type; notes it in parameters, of
  * OrtrainTrainedTensor. */
-gboolean ortrain_working_copies_narrow (OrtrainGraph *graph, GArray *parameters, GError **error);
+gboolean ortrain_low_precision_copies_narrow (OrtrainGraph *graph, GArray *parameters, GError **error);
 /* In a graph of the same parameters. */
-gboolean ortrain_working_copies_narrow_as (OrtrainGraph *graph, const GArray *parameters, GError **error);
+gboolean ortrain_low_precision_copies_narrow_as (OrtrainGraph *graph, const GArray *parameters, GError **error);
 
 /* What casts of parameters to 16 bits give becomes values that the session holds; notes them in parameters, or, where
  * that has been done, takes the same names. */
-gboolean ortrain_working_copies_hold (OrtrainGraph *graph, GArray *parameters, GError **error);
+gboolean ortrain_low_precision_copies_hold (OrtrainGraph *graph, GArray *parameters, GError **error);

@@ -9,10 +9,10 @@ struct _OrtrainBudgetFamily
   GArray *scales;     /* of double, beside the choices */
 };
 
-OrtrainBudgetFamily *
-ortrain_budget_family_new (void)
+OrtrainPlanChoiceMemo *
+ortrain_plan_choice_memo_new (void)
 {
-  OrtrainBudgetFamily *self = g_new0 (OrtrainBudgetFamily, 1);
+  OrtrainPlanChoiceMemo *self = g_new0 (OrtrainPlanChoiceMemo, 1);
   self->values = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   self->choices = g_ptr_array_new_with_free_func (g_free);
   self->scales = g_array_new (FALSE, FALSE, sizeof (double));
@@ -20,7 +20,7 @@ ortrain_budget_family_new (void)
 }
 
 void
-ortrain_budget_family_free (OrtrainBudgetFamily *self)
+ortrain_plan_choice_memo_free (OrtrainPlanChoiceMemo *self)
 {
   g_hash_table_unref (self->values);
   g_ptr_array_unref (self->choices);
@@ -29,7 +29,7 @@ ortrain_budget_family_free (OrtrainBudgetFamily *self)
 }
 
 void
-ortrain_budget_family_begin (OrtrainBudgetFamily *self, OrtrainGraph *graph, gboolean searched)
+ortrain_plan_choice_memo_begin (OrtrainPlanChoiceMemo *self, OrtrainGraph *graph, gboolean searched)
 {
   self->n_searches += searched ? 1 : 0;
   g_hash_table_remove_all (self->values);
@@ -50,7 +50,7 @@ ortrain_budget_make_fates (const guint8 *run, const gboolean *offloaded, guint n
 }
 
 void
-ortrain_budget_family_add_fates (OrtrainBudgetFamily *self, const guint8 *fates)
+ortrain_plan_choice_memo_add_fates (OrtrainPlanChoiceMemo *self, const guint8 *fates)
 {
   const guint n_values = g_hash_table_size (self->values);
   g_ptr_array_add (self->choices, g_memdup2 (fates, n_values));
@@ -59,19 +59,19 @@ ortrain_budget_family_add_fates (OrtrainBudgetFamily *self, const guint8 *fates)
 }
 
 double
-ortrain_budget_family_get_scale (const OrtrainBudgetFamily *self, guint choice)
+ortrain_plan_choice_memo_get_scale (const OrtrainPlanChoiceMemo *self, guint choice)
 {
   return g_array_index (self->scales, double, choice);
 }
 
 void
-ortrain_budget_family_set_scale (OrtrainBudgetFamily *self, guint choice, double scale)
+ortrain_plan_choice_memo_set_scale (OrtrainPlanChoiceMemo *self, guint choice, double scale)
 {
   g_array_index (self->scales, double, choice) = scale;
 }
 
 GPtrArray *
-ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph)
+ortrain_plan_choice_memo_list (const OrtrainPlanChoiceMemo *self, OrtrainGraph *graph)
 {
   const guint n_values = graph->values->len;
   g_autofree guint32 *index = g_new (guint32, n_values + 1);
@@ -96,7 +96,7 @@ ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph
 }
 
 guint
-ortrain_budget_family_get_n_searches (const OrtrainBudgetFamily *self)
+ortrain_plan_choice_memo_get_n_searches (const OrtrainPlanChoiceMemo *self)
 {
   return self->n_searches;
 }

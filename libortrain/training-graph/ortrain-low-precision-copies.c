@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "training-graph/ortrain-working-copies-private.h"
+#include "training-graph/ortrain-low-precision-copies-private.h"
 
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
@@ -26,7 +26,7 @@ replace_parameter (OrtrainGraph *graph, OrtrainValue *value, OrtrainDType dtype)
 }
 
 gboolean
-ortrain_working_copies_widen (OrtrainGraph *graph, GError **error)
+ortrain_low_precision_copies_widen (OrtrainGraph *graph, GError **error)
 {
   g_autoptr (GPtrArray) narrow = g_ptr_array_new ();
   for (guint i = 0; i < graph->initializers->len; i++)
@@ -88,7 +88,7 @@ narrow (OrtrainGraph *graph, OrtrainValue *value, OrtrainDType dtype, GError **e
 }
 
 gboolean
-ortrain_working_copies_narrow (OrtrainGraph *graph, GArray *parameters, GError **error)
+ortrain_low_precision_copies_narrow (OrtrainGraph *graph, GArray *parameters, GError **error)
 {
   for (guint i = 0; i < parameters->len; i++)
     {
@@ -106,7 +106,7 @@ ortrain_working_copies_narrow (OrtrainGraph *graph, GArray *parameters, GError *
 }
 
 gboolean
-ortrain_working_copies_narrow_as (OrtrainGraph *graph, const GArray *parameters, GError **error)
+ortrain_low_precision_copies_narrow_as (OrtrainGraph *graph, const GArray *parameters, GError **error)
 {
   for (guint i = 0; i < parameters->len; i++)
     {
@@ -119,7 +119,7 @@ ortrain_working_copies_narrow_as (OrtrainGraph *graph, const GArray *parameters,
 }
 
 gboolean
-ortrain_working_copies_hold (OrtrainGraph *graph, GArray *parameters, GError **error)
+ortrain_low_precision_copies_hold (OrtrainGraph *graph, GArray *parameters, GError **error)
 {
   for (guint i = 0; i < parameters->len; i++)
     {

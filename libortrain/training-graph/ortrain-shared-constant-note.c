@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "training-graph/ortrain-merged-parameters-private.h"
+#include "training-graph/ortrain-shared-constant-note-private.h"
 
 #include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -16,7 +16,7 @@ is_one_value (OrtrainTensor *tensor)
 }
 
 void
-ortrain_merged_parameters_add_note (const OrtrainValue *parameter, GStrvBuilder *notes)
+ortrain_shared_constants_add_note (const OrtrainValue *parameter, GStrvBuilder *notes)
 {
   if (parameter->uses.n < 2 || parameter->tensor == NULL || !is_one_value (parameter->tensor))
     return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "budget/ortrain-budget-answer-private.h"
+#include "budget/ortrain-plan-cache-entry-private.h"
 
 #include "core/ortrain-disk-cache-private.h"
 #include "plan/ortrain-memory-plan-private.h"
@@ -274,8 +274,8 @@ finish (Sink *self, guint8 *digest)
 }
 
 GBytes *
-ortrain_budget_answer_make_key (OrtrainGraph *graph, const OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
-                                const OrtrainBudget *budget)
+ortrain_plan_cache_entry_make_key (OrtrainGraph *graph, const OrtrainMemoryPlan *base,
+                                   const OrtrainPlanRequest *request, const OrtrainBudget *budget)
 {
   Sink sink = { .sum = g_checksum_new (G_CHECKSUM_SHA256) }, *key = &sink;
   guint8 digest[ORTRAIN_PLAN_DIGEST_BYTES];
@@ -312,7 +312,7 @@ enum
 
 /* The digest, three numbers, the choice, and those for the family: a byte for each value. */
 void
-ortrain_budget_answer_store (const OrtrainBudgetAnswer *self, GBytes *key, guint n_values)
+ortrain_plan_cache_entry_store (const OrtrainPlanCacheEntry *self, GBytes *key, guint n_values)
 {
   gsize n_key;
   gconstpointer key_data = g_bytes_get_data (key, &n_key);
@@ -331,8 +331,8 @@ ortrain_budget_answer_store (const OrtrainBudgetAnswer *self, GBytes *key, guint
   ortrain_disk_cache_store (CACHE_KIND, key_data, n_key, bytes);
 }
 
-OrtrainBudgetAnswer *
-ortrain_budget_answer_lookup (GBytes *key, guint n_values)
+OrtrainPlanCacheEntry *
+ortrain_plan_cache_entry_lookup (GBytes *key, guint n_values)
 {
   gsize n_key, n;
   gint64 numbers[3];
@@ -351,7 +351,7 @@ ortrain_budget_answer_lookup (GBytes *key, guint n_values)
   if (numbers[0] != n_values || numbers[1] < 0 || numbers[1] > ALL_FLAGS || numbers[2] < 0 || numbers[2] > MAX_KNOWN ||
       n != n_head + n_choice * (has_choice + (gsize) numbers[2]))
     return NULL;
-  OrtrainBudgetAnswer *self = g_new0 (OrtrainBudgetAnswer, 1);
+  OrtrainPlanCacheEntry *self = g_new0 (OrtrainPlanCacheEntry, 1);
   memcpy (self->digest, contents, ORTRAIN_PLAN_DIGEST_BYTES);
   self->refused = (numbers[1] & FLAG_REFUSED) != 0;
   self->overlaps = (numbers[1] & FLAG_OVERLAPS) != 0;
@@ -363,7 +363,7 @@ ortrain_budget_answer_lookup (GBytes *key, guint n_values)
 }
 
 void
-ortrain_budget_answer_free (OrtrainBudgetAnswer *self)
+ortrain_plan_cache_entry_free (OrtrainPlanCacheEntry *self)
 {
   g_free (self->choice);
   g_clear_pointer (&self->known, g_ptr_array_unref);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "specialize/ortrain-evaluate-private.h"
+#include "specialize/ortrain-host-evaluator-private.h"
 
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-mapped-file-private.h"

@@ -8,8 +8,8 @@
  * rounded, where no number becomes infinite; integers and truth values as any type that has exactly these numbers. The executor
  * refuses all other types. Returns a new reference: to feeds itself if all types are
  * right, without an allocation. */
-OrtrainTensorDict *ortrain_feeds_convert (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);
+OrtrainTensorDict *ortrain_inputs_convert (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);
 /* Feeds in the memory of the host, where some are on a device. Returns a new reference. */
-OrtrainTensorDict *ortrain_feeds_to_host (OrtrainTensorDict *feeds, GError **error);
+OrtrainTensorDict *ortrain_inputs_to_host (OrtrainTensorDict *feeds, GError **error);
 /* For feeds that did not fit: fails, with what to do about it, if labels are one-hot or no class numbers. */
-gboolean ortrain_feeds_check_labels (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);
+gboolean ortrain_inputs_check_labels (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);

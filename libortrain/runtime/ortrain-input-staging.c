@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "runtime/ortrain-feed-slots-private.h"
+#include "runtime/ortrain-input-staging-private.h"
 
 #define N_SLOTS 2
 
@@ -13,23 +13,23 @@ typedef struct
 
 struct _OrtrainFeedSlots
 {
-  OrtrainExecution *execution;
+  OrtrainDeviceContext *device_context;
   Slot slots[N_SLOTS];
   guint current;
 };
 
-OrtrainFeedSlots *
-ortrain_feed_slots_new (OrtrainExecution *execution)
+OrtrainInputStaging *
+ortrain_input_staging_new (OrtrainDeviceContext *device_context)
 {
-  OrtrainFeedSlots *self = g_new0 (OrtrainFeedSlots, 1);
-  self->execution = execution;
+  OrtrainInputStaging *self = g_new0 (OrtrainInputStaging, 1);
+  self->device_context = device_context;
   return self;
 }
 
 void
-ortrain_feed_slots_free (OrtrainFeedSlots *self)
+ortrain_input_staging_free (OrtrainInputStaging *self)
 {
-  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  OrtrainProvider *provider = ortrain_device_context_get_provider (self->device_context);
   for (guint i = 0; i < N_SLOTS; i++)
     {
       if (self->slots[i].copied != NULL)
@@ -40,14 +40,14 @@ ortrain_feed_slots_free (OrtrainFeedSlots *self)
 }
 
 gpointer
-ortrain_feed_slots_begin (OrtrainFeedSlots *self, gsize n_bytes, GError **error)
+ortrain_input_staging_begin (OrtrainInputStaging *self, gsize n_bytes, GError **error)
 {
-  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  OrtrainProvider *provider = ortrain_device_context_get_provider (self->device_context);
   const guint next = (self->current + 1) % N_SLOTS;
   Slot *slot = &self->slots[next];
   if (slot->copied == NULL && (slot->copied = provider->klass->new_event (provider, error)) == NULL)
     return NULL;
-  if (slot->in_flight && !ortrain_execution_await (self->execution, slot->copied, error))
+  if (slot->in_flight && !ortrain_device_context_await (self->device_context, slot->copied, error))
     return NULL;
   slot->in_flight = FALSE;
   if (slot->size < n_bytes)
@@ -67,21 +67,21 @@ ortrain_feed_slots_begin (OrtrainFeedSlots *self, gsize n_bytes, GError **error)
 }
 
 gboolean
-ortrain_feed_slots_end (OrtrainFeedSlots *self, GError **error)
+ortrain_input_staging_end (OrtrainInputStaging *self, GError **error)
 {
   Slot *slot = &self->slots[self->current];
   slot->in_flight = TRUE;
-  return ortrain_execution_record (self->execution, ORTRAIN_STREAM_COPY, slot->copied, error);
+  return ortrain_device_context_record (self->device_context, ORTRAIN_STREAM_COPY, slot->copied, error);
 }
 
 guint
-ortrain_feed_slots_get_current (OrtrainFeedSlots *self)
+ortrain_input_staging_get_current (OrtrainInputStaging *self)
 {
   return self->current;
 }
 
 gpointer
-ortrain_feed_slots_get_address (OrtrainFeedSlots *self, guint slot)
+ortrain_input_staging_get_address (OrtrainInputStaging *self, guint slot)
 {
   return self->slots[slot].address;
 }
