@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "check/ortrain-check-report.h"
 
+#include "analysis/ortrain-parameter-roles-private.h"
 #include "check/ortrain-diagnostic-private.h"
 #include "check/ortrain-kernel-refusal-private.h"
 #include "check/ortrain-parameter-info-private.h"
@@ -14,7 +15,6 @@
 #include "graph/ortrain-scoped-name-private.h"
 #include "model/ortrain-model-private.h"
 #include "ops/ortrain-op-private.h"
-#include "ops/ortrain-parameter-roles-private.h"
 #include "options/ortrain-session-options.h"
 #include "provider/ortrain-provider-private.h"
 #include "training-graph/ortrain-nondifferentiable-outputs-private.h"

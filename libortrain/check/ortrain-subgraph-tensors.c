@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "check/ortrain-subgraph-tensors-private.h"
 
+#include "analysis/ortrain-parameter-roles-private.h"
 #include "check/ortrain-parameter-info-private.h"
 #include "core/ortrain-dtype-private.h"
 #include "graph/ortrain-graph-private.h"
 #include "graph/ortrain-scoped-name-private.h"
 #include "ops/ortrain-op-private.h"
-#include "ops/ortrain-parameter-roles-private.h"
 
 typedef struct
 {

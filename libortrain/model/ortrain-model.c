@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-model-private.h"
 
+#include "analysis/ortrain-parameter-roles-private.h"
 #include "core/ortrain-bytes.h"
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
-#include "ops/ortrain-parameter-roles-private.h"
 
 /**
  * OrtrainModel:

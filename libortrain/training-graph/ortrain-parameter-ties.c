@@ -2,11 +2,11 @@
 /* Parameters that are trained as one: those of the options, and tables that a file holds twice. */
 #include "training-graph/ortrain-parameter-ties-private.h"
 
+#include "analysis/ortrain-initializer-heuristics-private.h"
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-text-private.h"
 #include "graph/ortrain-scoped-name-private.h"
 #include "ops/ortrain-op-private.h"
-#include "ops/ortrain-stored-values-private.h"
 #include "options/ortrain-name-patterns-private.h"
 #include "options/ortrain-training-options-private.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -178,7 +178,7 @@ tie_tables (OrtrainGraph *graph, OrtrainTrainingOptions *options, GArray *ties, 
           if (multiplies)
             g_ptr_array_add (weights, value);
         }
-      else if (!ortrain_stored_values_are_equal (value->tensor))
+      else if (!ortrain_initializer_heuristics_are_equal (value->tensor))
         g_hash_table_insert (tables, make_key (value->tensor), value);
     }
   for (guint i = 0; i < weights->len && g_hash_table_size (tables) > 0; i++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "training-graph/ortrain-statistics-choice-private.h"
 
+#include "analysis/ortrain-parameter-roles-private.h"
 #include "core/ortrain-text-private.h"
 #include "graph/ortrain-scoped-name-private.h"
 #include "ops/ortrain-op-private.h"
-#include "ops/ortrain-parameter-roles-private.h"
 #include "options/ortrain-name-patterns-private.h"
 
 /* The mark of layers whose statistics train. */

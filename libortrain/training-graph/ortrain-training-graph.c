@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "training-graph/ortrain-training-graph-private.h"
 
+#include "analysis/ortrain-parameter-roles-private.h"
 #include "core/ortrain-text-private.h"
 #include "grad/ortrain-gradient-private.h"
 #include "grad/ortrain-loss-private.h"
 #include "graph/ortrain-scoped-name-private.h"
 #include "ops/ortrain-op-private.h"
-#include "ops/ortrain-parameter-roles-private.h"
 #include "options/ortrain-training-options-private.h"
 #include "training-graph/ortrain-low-precision-copies-private.h"
 #include "training-graph/ortrain-nondifferentiable-outputs-private.h"

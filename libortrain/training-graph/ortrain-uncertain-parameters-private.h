@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "ops/ortrain-parameter-roles-private.h"
+#include "analysis/ortrain-parameter-roles-private.h"
 
 /* Notes about tensors of which the file does not make clear whether they are parameters: the decision, and the options for the
  * other choice. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "transform/ortrain-mixed-precision-private.h"
 
+#include "analysis/ortrain-parameter-roles-private.h"
 #include "core/ortrain-text-private.h"
-#include "ops/ortrain-parameter-roles-private.h"
 
 typedef struct
 {

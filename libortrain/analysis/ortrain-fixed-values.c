@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "ops/ortrain-fixed-values-private.h"
+#include "analysis/ortrain-fixed-values-private.h"
 
+#include "analysis/ortrain-initializer-heuristics-private.h"
 #include "core/ortrain-dtype-private.h"
-#include "ops/ortrain-stored-values-private.h"
 
 #include <math.h>
 
@@ -22,7 +22,7 @@ typedef struct
 static double
 at (const Numbers *x, gint64 row, gint64 column)
 {
-  return ortrain_stored_values_get (x->dtype, x->data, row * x->row_stride + column * x->column_stride);
+  return ortrain_initializer_heuristics_get (x->dtype, x->data, row * x->row_stride + column * x->column_stride);
 }
 
 static Numbers
@@ -43,7 +43,7 @@ are_bins (const Numbers *x)
   if (x->n < MIN_BINS)
     return FALSE;
   for (gint64 i = 0; i < x->n; i++)
-    if (ortrain_stored_values_get (x->dtype, x->data, i) != (double) i)
+    if (ortrain_initializer_heuristics_get (x->dtype, x->data, i) != (double) i)
       return FALSE;
   return TRUE;
 }
@@ -116,7 +116,7 @@ static gboolean
 begins_with_negative (const Numbers *x)
 {
   for (gint64 i = 0; i < MIN (x->n, 1024); i++)
-    if (ortrain_stored_values_get (x->dtype, x->data, i) < 0)
+    if (ortrain_initializer_heuristics_get (x->dtype, x->data, i) < 0)
       return TRUE;
   return FALSE;
 }
@@ -167,14 +167,14 @@ are_symmetric (const Numbers *x, gint64 n_filter)
       double largest = 0;
       for (gint64 i = 0; i < n_filter; i++)
         {
-          const double value = ortrain_stored_values_get (x->dtype, x->data, f * n_filter + i);
+          const double value = ortrain_initializer_heuristics_get (x->dtype, x->data, f * n_filter + i);
           largest = MAX (largest, fabs (value));
           n_not_zero += value != 0;
         }
       for (gint64 i = 0; i < n_filter / 2; i++)
         {
-          const double a = ortrain_stored_values_get (x->dtype, x->data, f * n_filter + i),
-                       b = ortrain_stored_values_get (x->dtype, x->data, (f + 1) * n_filter - 1 - i);
+          const double a = ortrain_initializer_heuristics_get (x->dtype, x->data, f * n_filter + i),
+                       b = ortrain_initializer_heuristics_get (x->dtype, x->data, (f + 1) * n_filter - 1 - i);
           is_even = is_even && fabs (a - b) <= TOLERANCE * largest;
           is_odd = is_odd && fabs (a + b) <= TOLERANCE * largest;
         }
@@ -182,8 +182,8 @@ are_symmetric (const Numbers *x, gint64 n_filter)
         return FALSE;
       varies = varies || (n_not_zero > 1 && (!is_even || n_not_zero < n_filter));
       for (gint64 i = 1; i < n_filter && n_not_zero > 1 && !varies; i++)
-        varies = fabs (ortrain_stored_values_get (x->dtype, x->data, f * n_filter + i) -
-                       ortrain_stored_values_get (x->dtype, x->data, f * n_filter)) > TOLERANCE * largest;
+        varies = fabs (ortrain_initializer_heuristics_get (x->dtype, x->data, f * n_filter + i) -
+                       ortrain_initializer_heuristics_get (x->dtype, x->data, f * n_filter)) > TOLERANCE * largest;
     }
   return varies;
 }
@@ -195,7 +195,7 @@ ortrain_fixed_values_explain (OrtrainTensor *tensor, gboolean kernel)
   gsize rank;
   const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
   x.data = x.n > 0 ? ortrain_tensor_peek_unaligned (tensor) : NULL;
-  if (x.data == NULL || x.n < 2 || rank < 1 || ortrain_stored_values_are_equal (tensor))
+  if (x.data == NULL || x.n < 2 || rank < 1 || ortrain_initializer_heuristics_are_equal (tensor))
     return NULL;
   x.rows = dims[0];
   x.columns = x.n / x.rows;
@@ -223,11 +223,11 @@ ortrain_fixed_values_are_binary (OrtrainTensor *tensor)
   gsize rank;
   const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
   gboolean is_identity = rank == 2 && dims[0] == dims[1];
-  if (ortrain_stored_values_are_equal (tensor))
+  if (ortrain_initializer_heuristics_are_equal (tensor))
     return FALSE;
   for (gint64 i = 0; data != NULL && i < n; i++)
     {
-      const double value = ortrain_stored_values_get (dtype, data, i);
+      const double value = ortrain_initializer_heuristics_get (dtype, data, i);
       if (value != 0 && value != 1)
         return FALSE;
       n_ones += value == 1;

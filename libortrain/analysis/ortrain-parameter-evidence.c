@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "ops/ortrain-parameter-evidence-private.h"
+#include "analysis/ortrain-parameter-evidence-private.h"
 
-#include "ops/ortrain-channel-map-private.h"
-#include "ops/ortrain-fixed-values-private.h"
-#include "ops/ortrain-stored-values-private.h"
+#include "analysis/ortrain-channel-map-private.h"
+#include "analysis/ortrain-fixed-values-private.h"
+#include "analysis/ortrain-initializer-heuristics-private.h"
 
 #include <string.h>
 
@@ -76,8 +76,9 @@ static gboolean
 is_filled (const OrtrainParameterEvidence *self)
 {
   OrtrainTensor *tensor = self->value->tensor;
-  return (self->is_norm && (ortrain_stored_values_are (tensor, 0) || ortrain_stored_values_are (tensor, 1))) ||
-         (self->is_whole && ortrain_stored_values_are_equal (tensor));
+  return (self->is_norm &&
+          (ortrain_initializer_heuristics_are (tensor, 0) || ortrain_initializer_heuristics_are (tensor, 1))) ||
+         (self->is_whole && ortrain_initializer_heuristics_are_equal (tensor));
 }
 
 /* For any kind and any use. */
@@ -85,7 +86,8 @@ static gboolean
 is_formula (OrtrainTensor *tensor)
 {
   gboolean is_weak;
-  return ortrain_stored_values_are_equal (tensor) || ortrain_stored_values_explain (tensor, TRUE, &is_weak) != NULL ||
+  return ortrain_initializer_heuristics_are_equal (tensor) ||
+         ortrain_initializer_heuristics_explain (tensor, TRUE, &is_weak) != NULL ||
          ortrain_fixed_values_explain (tensor, FALSE) != NULL || ortrain_fixed_values_are_binary (tensor);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "ops/ortrain-stored-values-private.h"
+#include "analysis/ortrain-initializer-heuristics-private.h"
 
 #include "core/ortrain-dtype-private.h"
 
@@ -15,7 +15,7 @@
 #define MANY_EQUAL 65536
 
 double
-ortrain_stored_values_get (OrtrainDType dtype, const guint8 *data, gint64 i)
+ortrain_initializer_heuristics_get (OrtrainDType dtype, const guint8 *data, gint64 i)
 {
   const guint8 *at = data + (gsize) i * ortrain_dtype_get_size (dtype);
   float single;
@@ -42,7 +42,7 @@ is_mask (OrtrainDType dtype, const guint8 *data, gint64 n)
   double low = 0;
   for (gint64 i = 0; i < n; i++)
     {
-      const double x = ortrain_stored_values_get (dtype, data, i);
+      const double x = ortrain_initializer_heuristics_get (dtype, data, i);
       if (low == 0 && i >= MANY_EQUAL)
         return FALSE;
       if (x == 0 || x == low)
@@ -64,9 +64,9 @@ is_sinusoid (OrtrainDType dtype, const guint8 *data, gint64 n_rows, gint64 n_col
     return FALSE;
   for (gint64 j = 0; j < n_columns; j++)
     {
-      const double a = ortrain_stored_values_get (dtype, data, j),
-                   b = ortrain_stored_values_get (dtype, data, n_columns + j);
-      const double c = ortrain_stored_values_get (dtype, data, 2 * n_columns + j);
+      const double a = ortrain_initializer_heuristics_get (dtype, data, j),
+                   b = ortrain_initializer_heuristics_get (dtype, data, n_columns + j);
+      const double c = ortrain_initializer_heuristics_get (dtype, data, 2 * n_columns + j);
       const gboolean is_cosine = fabs (a - 1) <= TOLERANCE && fabs (c - (2 * b * b - 1)) <= TOLERANCE;
       const gboolean is_sine = fabs (a) <= TOLERANCE && fabs (c * c - 4 * b * b * (1 - b * b)) <= TOLERANCE;
       if ((!is_cosine && !is_sine) || fabs (b) > 1 + TOLERANCE)
@@ -88,13 +88,13 @@ is_ramp (OrtrainDType dtype, const guint8 *data, gint64 n_rows, gint64 n_columns
       guint n_turns = 0;
       double span = 0;
       for (gint64 j = 1; j < n_columns; j++)
-        span = MAX (span, fabs (ortrain_stored_values_get (dtype, data, i * n_columns + j) -
-                                ortrain_stored_values_get (dtype, data, i * n_columns)));
+        span = MAX (span, fabs (ortrain_initializer_heuristics_get (dtype, data, i * n_columns + j) -
+                                ortrain_initializer_heuristics_get (dtype, data, i * n_columns)));
       for (gint64 j = 1; j + 1 < n_columns; j++)
         {
-          const double bend = ortrain_stored_values_get (dtype, data, i * n_columns + j - 1) +
-                              ortrain_stored_values_get (dtype, data, i * n_columns + j + 1) -
-                              2 * ortrain_stored_values_get (dtype, data, i * n_columns + j);
+          const double bend = ortrain_initializer_heuristics_get (dtype, data, i * n_columns + j - 1) +
+                              ortrain_initializer_heuristics_get (dtype, data, i * n_columns + j + 1) -
+                              2 * ortrain_initializer_heuristics_get (dtype, data, i * n_columns + j);
           n_turns += !(fabs (bend) <= TOLERANCE * span);
         }
       if (n_turns > 1)
@@ -110,7 +110,7 @@ is_grid (OrtrainDType dtype, const guint8 *data, gint64 n)
   double lowest = INFINITY, highest = -INFINITY;
   for (gint64 i = 0; i < n; i++)
     {
-      const double x = ortrain_stored_values_get (dtype, data, i);
+      const double x = ortrain_initializer_heuristics_get (dtype, data, i);
       if (!isfinite (x) || 2 * x != rint (2 * x))
         return FALSE;
       lowest = MIN (lowest, x);
@@ -141,11 +141,12 @@ is_coordinates (OrtrainTensor *tensor, const guint8 *data)
           along |= 1u << i;
       for (gint64 at = k; at < n && along != 0; at += dims[rank - 1])
         {
-          const double x = ortrain_stored_values_get (dtype, data, at);
+          const double x = ortrain_initializer_heuristics_get (dtype, data, at);
           gint64 stride = dims[rank - 1];
-          varies = varies || x != ortrain_stored_values_get (dtype, data, k);
+          varies = varies || x != ortrain_initializer_heuristics_get (dtype, data, k);
           for (gsize i = rank - 1; i-- > 0; stride *= dims[i])
-            if ((along >> i & 1) && ortrain_stored_values_get (dtype, data, k + at / stride % dims[i] * stride) != x)
+            if ((along >> i & 1) &&
+                ortrain_initializer_heuristics_get (dtype, data, k + at / stride % dims[i] * stride) != x)
               along &= ~(1u << i);
         }
       if (along == 0 || !varies)
@@ -158,7 +159,7 @@ static gboolean
 has_no_number (OrtrainDType dtype, const guint8 *data, gint64 n)
 {
   for (gint64 i = 0; i < n; i++)
-    if (!isfinite (ortrain_stored_values_get (dtype, data, i)))
+    if (!isfinite (ortrain_initializer_heuristics_get (dtype, data, i)))
       return TRUE;
   return FALSE;
 }
@@ -175,27 +176,27 @@ count_wide_axes (OrtrainTensor *tensor)
 }
 
 gboolean
-ortrain_stored_values_are (OrtrainTensor *tensor, double number)
+ortrain_initializer_heuristics_are (OrtrainTensor *tensor, double number)
 {
   const OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
   const gint64 n = ortrain_tensor_get_n_elements (tensor);
   const guint8 *data = n > 0 ? ortrain_tensor_peek_unaligned (tensor) : NULL;
   for (gint64 i = 0; data != NULL && i < MIN (n, MANY_EQUAL); i++)
-    if (ortrain_stored_values_get (dtype, data, i) != number)
+    if (ortrain_initializer_heuristics_get (dtype, data, i) != number)
       return FALSE;
   return data != NULL;
 }
 
 gboolean
-ortrain_stored_values_are_equal (OrtrainTensor *tensor)
+ortrain_initializer_heuristics_are_equal (OrtrainTensor *tensor)
 {
   const guint8 *data = ortrain_tensor_get_n_elements (tensor) > 0 ? ortrain_tensor_peek_unaligned (tensor) : NULL;
-  return data != NULL &&
-         ortrain_stored_values_are (tensor, ortrain_stored_values_get (ortrain_tensor_get_dtype (tensor), data, 0));
+  return data != NULL && ortrain_initializer_heuristics_are (
+                             tensor, ortrain_initializer_heuristics_get (ortrain_tensor_get_dtype (tensor), data, 0));
 }
 
 const char *
-ortrain_stored_values_explain (OrtrainTensor *tensor, gboolean broadcast, gboolean *is_weak)
+ortrain_initializer_heuristics_explain (OrtrainTensor *tensor, gboolean broadcast, gboolean *is_weak)
 {
   const OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
   const gint64 n = ortrain_tensor_get_n_elements (tensor);
@@ -203,7 +204,8 @@ ortrain_stored_values_explain (OrtrainTensor *tensor, gboolean broadcast, gboole
   gsize rank;
   const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
   *is_weak = FALSE;
-  if (data == NULL || (ortrain_stored_values_are_equal (tensor) && ortrain_stored_values_get (dtype, data, 0) > BELOW))
+  if (data == NULL || (ortrain_initializer_heuristics_are_equal (tensor) &&
+                       ortrain_initializer_heuristics_get (dtype, data, 0) > BELOW))
     return NULL;
   if (is_mask (dtype, data, n))
     return "mask";
@@ -220,11 +222,11 @@ ortrain_stored_values_explain (OrtrainTensor *tensor, gboolean broadcast, gboole
 }
 
 const char *
-ortrain_stored_values_explain_grid (OrtrainTensor *tensor)
+ortrain_initializer_heuristics_explain_grid (OrtrainTensor *tensor)
 {
   const gint64 n = ortrain_tensor_get_n_elements (tensor);
   const guint8 *data = n > 0 ? ortrain_tensor_peek_unaligned (tensor) : NULL;
-  return data != NULL && !ortrain_stored_values_are_equal (tensor) &&
+  return data != NULL && !ortrain_initializer_heuristics_are_equal (tensor) &&
                  (is_grid (ortrain_tensor_get_dtype (tensor), data, n) || is_coordinates (tensor, data))
              ? "positions"
              : NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "ops/ortrain-channel-map-private.h"
+#include "analysis/ortrain-channel-map-private.h"
 
+#include "analysis/ortrain-initializer-heuristics-private.h"
 #include "core/ortrain-dtype-private.h"
-#include "ops/ortrain-stored-values-private.h"
 
 guint32
 ortrain_channels_get_wide_axes (const OrtrainValue *value)
@@ -69,7 +69,7 @@ ortrain_channel_map_is_factor (const OrtrainChannelMap *self, const OrtrainNode 
   else if (ortrain_channel_map_get (self, other)->stored && !ortrain_channel_map_get (self, other)->has_weights)
     *reason = "multiplied with numbers that follow from shapes";
   else if (ortrain_channel_map_get (self, other)->stored && ortrain_channels_is_initializer (value) && i == 0)
-    *reason = ortrain_stored_values_explain_grid (value->tensor);
+    *reason = ortrain_initializer_heuristics_explain_grid (value->tensor);
   return *reason == NULL;
 }
 

@@ -7,13 +7,13 @@
  * reports, or NULL. */
 
 /* Element i of contents of a floating type, at any address. */
-double ortrain_stored_values_get (OrtrainDType dtype, const guint8 *data, gint64 i);
+double ortrain_initializer_heuristics_get (OrtrainDType dtype, const guint8 *data, gint64 i);
 /* A mask (minus infinity, or zeros and large negative numbers), or sines and cosines of positions. broadcast: a grid of
  * positions as well, and any value that is no number. *is_weak: a parameter may begin so. */
-const char *ortrain_stored_values_explain (OrtrainTensor *tensor, gboolean broadcast, gboolean *is_weak);
+const char *ortrain_initializer_heuristics_explain (OrtrainTensor *tensor, gboolean broadcast, gboolean *is_weak);
 /* Whole and half numbers, not all alike: positions. */
-const char *ortrain_stored_values_explain_grid (OrtrainTensor *tensor);
+const char *ortrain_initializer_heuristics_explain_grid (OrtrainTensor *tensor);
 /* Whether all elements are one number, as far as the first 65,536 tell. */
-gboolean ortrain_stored_values_are (OrtrainTensor *tensor, double number);
+gboolean ortrain_initializer_heuristics_are (OrtrainTensor *tensor, double number);
 /* The same, for any number. */
-gboolean ortrain_stored_values_are_equal (OrtrainTensor *tensor);
+gboolean ortrain_initializer_heuristics_are_equal (OrtrainTensor *tensor);

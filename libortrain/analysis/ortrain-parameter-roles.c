@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "ops/ortrain-parameter-roles-private.h"
+#include "analysis/ortrain-parameter-roles-private.h"
 
+#include "analysis/ortrain-channel-map-private.h"
+#include "analysis/ortrain-initializer-heuristics-private.h"
+#include "analysis/ortrain-parameter-evidence-private.h"
 #include "core/ortrain-dtype-private.h"
-#include "ops/ortrain-channel-map-private.h"
 #include "ops/ortrain-control-private.h"
-#include "ops/ortrain-parameter-evidence-private.h"
-#include "ops/ortrain-stored-values-private.h"
 
 #include <math.h>
 #include <string.h>
@@ -180,8 +180,10 @@ follow (Analysis *self, const OrtrainNode *of, OrtrainValue *operand, gboolean i
               found.is_by_use = TRUE;
             }
           else if (is_weight && kind != OPERAND_SLOT)
-            other = found.noun = ortrain_stored_values_explain (value->tensor, kind != OPERAND_TABLE, &found.is_weak);
-          if (is_weight && other == NULL && kind == OPERAND_OF_SCORES && ortrain_stored_values_are (value->tensor, 0))
+            other = found.noun =
+                ortrain_initializer_heuristics_explain (value->tensor, kind != OPERAND_TABLE, &found.is_weak);
+          if (is_weight && other == NULL && kind == OPERAND_OF_SCORES &&
+              ortrain_initializer_heuristics_are (value->tensor, 0))
             {
               other = found.noun = "zeros";
               found.is_weak = TRUE;
@@ -391,14 +393,14 @@ visit_neutral_normalization (Analysis *self, const OrtrainNode *scale, const Ort
     {
       const OrtrainValue *value = ortrain_node_input (node, i);
       if (value == NULL || get_evidence (self, value) == NULL ||
-          !ortrain_stored_values_are (value->tensor, i == 1 ? 1 : 0))
+          !ortrain_initializer_heuristics_are (value->tensor, i == 1 ? 1 : 0))
         return;
     }
   for (guint i = 1; i <= 2; i++)
     {
       OrtrainValue *value = ortrain_node_input (node, i);
       OrtrainParameterEvidence *evidence = value != NULL ? get_evidence (self, value) : NULL;
-      gboolean is_neutral = evidence != NULL && ortrain_stored_values_are (value->tensor, i == 1 ? 1 : 0);
+      gboolean is_neutral = evidence != NULL && ortrain_initializer_heuristics_are (value->tensor, i == 1 ? 1 : 0);
       for (guint u = 0; is_neutral && u < value->uses.n; u++)
         {
           const OrtrainNode *user = value->uses.items[u].node;
