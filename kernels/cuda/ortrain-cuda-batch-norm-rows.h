@@ -13,7 +13,7 @@ struct Part
   float a, b;
 };
 
-/* Of a channel: y = (x - mean)·a + b; or dx = a·(dy - b - (x - mean)·c) */
+/* The numbers of one channel. Forward: y = (x - mean)·a + b; backward: dx = a·(dy - b - (x - mean)·c) */
 struct Entry
 {
   float mean, a, b, c;
@@ -53,8 +53,8 @@ round_as (const OrtrainView<OrtrainAny> &x, float value)
 }
 
 #define ROW_THREADS 256
-#define ROWS_TOGETHER 4 /* of a thread: so many loads are under way */
-#define CHUNK_ROWS 256  /* of a block that goes over all elements */
+#define ROWS_TOGETHER 4 /* loads that a thread issues before it uses the first */
+#define CHUNK_ROWS 256  /* rows that one block of the element-wise passes covers */
 
 /* How a block's threads lie over rows and channels. */
 template <int V> struct RowTile

@@ -96,7 +96,7 @@ struct Moments
   }
 };
 
-/* Of all units of a channel, by a warp, in an order that follows from their number; lane 0 has the result. */
+/* A warp joins the partial results of all units of a channel, in an order that follows from their number. Lane 0 has the result. */
 static __device__ Moments
 join_units (const Shape &shape, const Part *parts, gint64 channel, int lane)
 {

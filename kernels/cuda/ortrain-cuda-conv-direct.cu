@@ -48,7 +48,7 @@ struct Place
   }
 };
 
-/* Of one side of a convolution: where an element lies, at a position of a plane. */
+/* The address of an element of one operand of a convolution, at a position of a plane. */
 struct Side
 {
   gint64 n_channels, plane;

@@ -132,7 +132,7 @@ count_taps (const OrtrainCudaConv *conv)
   return conv->kernel[0] * conv->kernel[1] * conv->kernel[2];
 }
 
-/* Bytes that a plan moves beyond its operands: what it has in a workspace is written and read again. */
+/* Bytes that a plan moves besides its operands: all of its workspace is written once and read once. */
 static double
 count_copied (const OrtrainCudaConvPlan *plan)
 {
@@ -206,7 +206,7 @@ find_plan (OrtrainKernelSetup *setup, ConvConstants *constants, cudnnBackendDesc
   for (guint i = 0; i < setup->n_inputs + setup->n_outputs; i++)
     setup->bytes_moved +=
         (double) (i < setup->n_inputs ? setup->inputs[i] : setup->outputs[i - setup->n_inputs]).n_bytes;
-  setup->bytes_moved += 2.0 * (double) setup->workspace_bytes; /* what is there is written and read */
+  setup->bytes_moved += 2.0 * (double) setup->workspace_bytes; /* all of it is written once and read once */
   return TRUE;
 }
 

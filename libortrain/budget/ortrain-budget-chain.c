@@ -9,9 +9,9 @@
 
 #include <string.h>
 
-/* The segments of the forward pass as blocks of a chain (budget/ortrain-recompute-chain-private.h). What a block takes is
- * read off plans: for each exchange rate between bytes and work, one plan in which all that is open between segments is
- * kept, and of the rest what a minimum cut says. Each of them gives one option for each block. */
+/* The segments of the forward pass as blocks of a chain (budget/ortrain-recompute-chain-private.h). The bytes of a block are
+ * read from plans: for each exchange rate between bytes and work, one plan keeps all values that are live between segments,
+ * and of the other values those that a minimum cut selects. Each plan gives one option for each block. */
 
 #define MAX_PLANS 10 /* of more cuts, those are planned that differ most in what they keep */
 

@@ -3,12 +3,12 @@
 
 #include "planner/ortrain-planner-private.h"
 
-/* Plans of one graph at many shapes. What to keep of the forward pass is searched for once: what that found is tried for
- * shapes that come later, whose graphs have values of the same names, and a few others where passes depend on sizes. */
-typedef struct _OrtrainBudgetFamily OrtrainPlanChoiceMemo;
+/* Choices that a search found for one shape, which are tried first for later shapes. Their graphs have values of the same names,
+ * and a few others where passes depend on sizes. */
+typedef struct _OrtrainPlanChoiceMemo OrtrainPlanChoiceMemo;
 
-/* Of a value: the run of its node that the backward pass reads (recompute/ortrain-recompute-private.h), and whether it is
- * offloaded; and above these bits where its readers part. */
+/* The fate of a value, one byte: which run of its node the backward pass reads (ORTRAIN_RECOMPUTE_RUN), a bit for offloading,
+ * and above these bits how many readers read that run (ORTRAIN_RECOMPUTE_SPLIT). */
 enum
 {
   ORTRAIN_BUDGET_FATE_RUN = 0xf7,

@@ -51,8 +51,8 @@ void ortrain_budget_search_clear (OrtrainBudgetSearch *self);
 
 /* run, offloaded: taken. promise: of the arena if nothing were offloaded, or 0: not known. */
 void ortrain_budget_search_add (OrtrainBudgetSearch *self, guint8 *run, gboolean *offloaded, guint64 promise);
-/* Of another search, as ortrain_plan_choice_memo_list () has it: taken. What cannot run again is kept, also where it did not exist
- * there. */
+/* Adds a choice of another search. fates: from ortrain_plan_choice_memo_list (), transfer full. Values that cannot be recomputed here
+ * are kept. */
 void ortrain_budget_search_add_fates (OrtrainBudgetSearch *self, guint8 *fates);
 /* The same with what is kept in the first `n` of `n_parts` parts of the forward pass offloaded, where it can be. */
 void ortrain_budget_search_add_part (OrtrainBudgetSearch *self, guint8 *run, guint64 promise, guint n, guint n_parts);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "budget/ortrain-budget-private.h"
 
-struct _OrtrainBudgetFamily
+struct _OrtrainPlanChoiceMemo
 {
   GHashTable *values; /* name → index in a choice */
   guint n_searches;

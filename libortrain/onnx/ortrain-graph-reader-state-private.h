@@ -13,7 +13,7 @@ typedef struct
   GPtrArray *defaults; /* of AttributeProto: values of attributes that a call does not give */
 } OrtrainReaderFunction;
 
-typedef struct _OrtrainReaderScope OrtrainNameTable;
+typedef struct _OrtrainNameTable OrtrainNameTable;
 
 /* A function being inlined. */
 typedef struct
@@ -23,7 +23,7 @@ typedef struct
   OrtrainNameTable *caller;
 } OrtrainReaderCall;
 
-struct _OrtrainReaderScope
+struct _OrtrainNameTable
 {
   /* Of a subgraph: where captured values are; NULL for the outermost graph and for functions. */
   OrtrainNameTable *outer;

@@ -6,7 +6,7 @@
 
 /* What the programs of a session run with: a provider and its streams, the host for what the device has no kernel for, and
  * in the memory of both the scalars of a step and the fault word. Externally synchronised. */
-typedef struct _OrtrainExecution OrtrainDeviceContext;
+typedef struct _OrtrainDeviceContext OrtrainDeviceContext;
 
 /* host: NULL for the one of the library, which runs on the calling thread. */
 OrtrainDeviceContext *ortrain_device_context_new (OrtrainProvider *provider, OrtrainProvider *host, GError **error);

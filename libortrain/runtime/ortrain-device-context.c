@@ -16,7 +16,7 @@ typedef struct
   guint n_references;
 } Constant;
 
-struct _OrtrainExecution
+struct _OrtrainDeviceContext
 {
   OrtrainProvider *provider, *host;
   OrtrainStream *streams[ORTRAIN_N_STREAMS];

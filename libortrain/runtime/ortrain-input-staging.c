@@ -11,7 +11,7 @@ typedef struct
   gboolean in_flight;
 } Slot;
 
-struct _OrtrainFeedSlots
+struct _OrtrainInputStaging
 {
   OrtrainDeviceContext *device_context;
   Slot slots[N_SLOTS];

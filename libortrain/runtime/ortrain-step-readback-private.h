@@ -21,7 +21,7 @@ typedef struct
 
 #define ORTRAIN_N_STEP_RESULTS 2
 
-typedef struct _OrtrainStepResults OrtrainStepReadback;
+typedef struct _OrtrainStepReadback OrtrainStepReadback;
 
 /* n_scalars: of an update */
 OrtrainStepReadback *ortrain_step_readback_new (OrtrainDeviceContext *device_context, gsize n_scalars, GError **error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "runtime/ortrain-step-readback-private.h"
 
-struct _OrtrainStepResults
+struct _OrtrainStepReadback
 {
   OrtrainDeviceContext *device_context; /* lives longer */
   OrtrainStepOutcome *slots;

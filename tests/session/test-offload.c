@@ -233,7 +233,8 @@ test_folder (void)
   if (!is_cpu ())
     {
       g_rmdir (folder);
-      g_test_skip ("other devices offload to the memory of the host");
+      g_test_skip (
+          "only the CPU offloads to a file; other devices offload to host memory, which /offload/same-bits tests");
       return;
     }
   g_autoptr (OrtrainTensorDict) before = ortrain_training_session_get_parameters (session, &error);
@@ -264,7 +265,8 @@ make_least_session (TestModel *model, OrtrainTensorDict **parameters)
   g_autoptr (GError) error = NULL;
   if (!is_cpu ())
     {
-      g_test_skip ("other devices offload to the memory of the host");
+      g_test_skip (
+          "only the CPU offloads to a file; other devices offload to host memory, which /offload/same-bits tests");
       return NULL;
     }
   g_autoptr (OrtrainMemoryPlan) whole = plan_at (model, ORTRAIN_OFFLOAD_OFF, 0);
@@ -387,7 +389,8 @@ test_resident (void)
 {
   if (!is_cpu ())
     {
-      g_test_skip ("other devices offload to the memory of the host");
+      g_test_skip (
+          "only the CPU offloads to a file; other devices offload to host memory, which /offload/same-bits tests");
       return;
     }
   enum

@@ -33,7 +33,8 @@ cudnn_library_open (void)
   ortrain_cuda_open_cublaslt (NULL);
   if (ortrain_cuda_open_cudnn (&error) != NULL)
     return TRUE;
-  g_test_skip (error->message);
+  g_autofree char *reason = g_strdup_printf ("cuDNN is not installed: %s", error->message);
+  g_test_skip (reason);
   return FALSE;
 }
 

@@ -484,7 +484,7 @@ test_compiled (void)
   g_object_unref (make_session (model, &setting)); /* opens the provider, which tells */
   if (!ortrain_fake_cuda_is_in_use ())
     {
-      g_test_skip ("only the emulated cuDNN is of several versions");
+      g_test_skip ("it needs two versions of cuDNN, which only the emulated one has");
       return;
     }
   g_autofree char *folder = g_dir_make_tmp ("ortrain-plans-XXXXXX", &error);

@@ -58,7 +58,7 @@ test_again (void)
   check_batch_norms_again (cuda, ORTRAIN_DTYPE_FLOAT16, ORTRAIN_DTYPE_FLOAT32);
 }
 
-/* ---- with Relu behind it ---- */
+/* ---- followed by Relu ---- */
 
 typedef struct
 {
