@@ -435,8 +435,13 @@ linear_cross_entropy_prepare (OrtrainKernelSetup *setup, GError **error)
   const gint64 k = x->dims[x->rank - 1], n = weight->dims[transposed ? 0 : 1];
   const gint64 n_rows = ortrain_kernel_product (x->dims, 0, x->rank - 1);
   gboolean has_gradients = FALSE;
+  guint n_products = 1;
   for (guint i = 1; i < setup->n_outputs; i++)
-    has_gradients = has_gradients || setup->outputs[i].dtype != ORTRAIN_DTYPE_UNDEFINED;
+    {
+      const gboolean is_wanted = setup->outputs[i].dtype != ORTRAIN_DTYPE_UNDEFINED;
+      has_gradients = has_gradients || is_wanted;
+      n_products += is_wanted && i < 3; /* of x and of the weight */
+    }
   if (weight->dims[transposed ? 1 : 0] != k)
     return ortrain_kernel_refuse (setup, error, "the weight does not fit the rows of x");
   if (bias != NULL && bias->dtype != ORTRAIN_DTYPE_UNDEFINED && bias->n_elements != n)
@@ -477,7 +482,7 @@ linear_cross_entropy_prepare (OrtrainKernelSetup *setup, GError **error)
   if (setup->n_outputs > 1 && setup->outputs[1].dtype == x->dtype)
     setup->inplace[1] = 1 << 0;
   setup->can_accumulate = 1 << 2 | 1 << 3;
-  setup->flops += (has_gradients ? 6.0 : 2.0) * (double) n_scores * (double) k;
+  setup->flops += 2.0 * n_products * (double) n_scores * (double) k;
   return TRUE;
 }
 

@@ -227,7 +227,8 @@ prepare (OrtrainKernelSetup *setup, GError **error)
   if (has_output (setup, OUTPUT_DX) && self->dx_dtype == x->dtype)
     setup->inplace[OUTPUT_DX] = 1 << INPUT_X;
   setup->can_accumulate = 1 << OUTPUT_DWEIGHT | 1 << OUTPUT_DBIAS;
-  setup->flops = (wants_gradients ? 6.0 : 2.0) * (double) n_rows * (double) n * (double) k;
+  const int n_products = 1 + has_output (setup, OUTPUT_DX) + has_output (setup, OUTPUT_DWEIGHT);
+  setup->flops = 2.0 * n_products * (double) n_rows * (double) n * (double) k;
   return TRUE;
 }
 

@@ -21,6 +21,7 @@ struct _OrtrainBudgetChain
   GPtrArray *kept;  /* of gboolean [n_values]: by rate */
   guint *rate;      /* [options]: the one that it stems from */
   gboolean *always; /* [n_values]: kept whatever runs again */
+  gboolean is_late; /* late gradients are computed by another run of the loss */
 };
 
 void
@@ -111,6 +112,22 @@ find_forward_value (const OrtrainBudgetSearch *search, const OrtrainValue *value
                                                                                                   : G_MAXUINT;
 }
 
+/* Whether the step computes a late gradient. It runs near the end, and reads what the loss does, which has lost the output. */
+static gboolean
+is_late_step (const OrtrainBudgetSearch *search, const OrtrainPlanStep *step)
+{
+  const OrtrainNode *original = search->has_late ? step->node->recomputes : NULL;
+  const OrtrainValue *loss = original != NULL ? ortrain_node_output (original, 0) : NULL;
+  const OrtrainValue *same = loss != NULL ? ortrain_graph_find_value (search->graph, loss->name) : NULL;
+  for (guint k = 0; same != NULL && same->producer != NULL && k < same->producer->outputs->len; k++)
+    {
+      const OrtrainValue *output = ortrain_node_output (same->producer, k);
+      if (output != NULL && search->late[output->id])
+        return TRUE;
+    }
+  return FALSE;
+}
+
 /* For each step, the segment that it belongs to: in the forward pass that of its node; in the backward pass, the last one of
  * which something is read from there on. */
 static guint *
@@ -122,6 +139,9 @@ find_step_segments (const OrtrainBudgetSearch *search, const OrtrainMemoryPlan *
       const OrtrainPlanStep *step = &plan->steps[s];
       const gboolean is_forward = step->phase == ORTRAIN_PHASE_FORWARD;
       guint segment = is_forward || s + 1 >= plan->n_steps ? 0 : segments[s + 1];
+      segments[s] = segment;
+      if (is_late_step (search, step))
+        continue;
       for (guint k = 0; k < step->node->outputs->len; k++)
         {
           const OrtrainValue *output = ortrain_node_output (step->node, k);
@@ -200,6 +220,10 @@ profile_measure (Profile *self, const OrtrainBudgetSearch *search, const Ortrain
       if (first < first_backward)
         add_range (live, first, MIN (MIN (last, ends[owner]), first_backward - 1), value->bytes);
       add_range (live, MAX (first, first_backward), last, value->bytes);
+      /* what the loss reads once more waits to the end */
+      if (chain->is_late && waits && last >= begins[0])
+        for (guint t = 0; t < maker; t++)
+          self->gradients[t] += value->bytes;
       /* gradients that wait to the end, such as that of an embedding that the loss reads, too */
       if (first >= first_backward && last >= begins[0])
         for (guint t = 0; t < n; t++)
@@ -343,13 +367,24 @@ thin_out (GPtrArray *cuts)
     }
 }
 
-gboolean
-ortrain_budget_chain_measure (OrtrainBudgetSearch *search, OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
-                              const OrtrainBudget *budget, GError **error)
+/* The runs of values that are kept, or not: [n_values]. */
+static guint8 *
+make_runs (const OrtrainBudgetSearch *search, const gboolean *kept, gboolean is_late)
 {
-  if (search->n_segments < 2)
-    return TRUE;
+  guint8 *run = ortrain_recompute_runs_new (kept, search->n_values);
+  if (is_late)
+    ortrain_recompute_run_late (search->graph, search->late, run);
+  return run;
+}
+
+/* measured: NULL if no plan has the results of the base to the bit. FALSE: error. */
+static gboolean
+measure_chain (OrtrainBudgetSearch *search, gboolean is_late, OrtrainMemoryPlan *base,
+               const OrtrainPlanRequest *request, const OrtrainBudget *budget, OrtrainBudgetChain **measured,
+               GError **error)
+{
   OrtrainBudgetChain *self = g_new0 (OrtrainBudgetChain, 1);
+  self->is_late = is_late;
   g_autofree gboolean *boundary = g_new0 (gboolean, search->n_values + 1);
   find_always (search, self);
   for (guint v = 0; v < search->n_values; v++)
@@ -364,7 +399,7 @@ ortrain_budget_chain_measure (OrtrainBudgetSearch *search, OrtrainMemoryPlan *ba
   lowering.lowers_peak = lowering.without_search = TRUE;
   for (guint r = 0; r < self->kept->len && ok;)
     {
-      g_autofree guint8 *run = ortrain_recompute_runs_new (self->kept->pdata[r], search->n_values);
+      g_autofree guint8 *run = make_runs (search, self->kept->pdata[r], is_late);
       g_autoptr (OrtrainGraph) copy = ortrain_budget_apply_runs (search->graph, run, NULL, error);
       g_autoptr (OrtrainMemoryPlan) plan =
           copy != NULL ? ortrain_budget_plan_variant (copy, TRUE, &lowering, budget, error) : NULL;
@@ -386,12 +421,44 @@ ortrain_budget_chain_measure (OrtrainBudgetSearch *search, OrtrainMemoryPlan *ba
     {
       measure_open (search, self);
       build_chain (search, self, profiles, (guint8 **) again->pdata);
-      search->chain = g_steal_pointer (&self);
+      *measured = g_steal_pointer (&self);
     }
   for (guint r = 0; r < again->len; r++)
     profile_clear (&profiles[r]);
   g_clear_pointer (&self, ortrain_budget_chain_free);
   return ok;
+}
+
+/* What late gradients cost; without the bits of the base, there are none. FALSE: error. */
+static gboolean
+measure_late_work (OrtrainBudgetSearch *search, OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
+                   const OrtrainBudget *budget, GError **error)
+{
+  g_autofree guint8 *run = g_new0 (guint8, search->n_values + 1);
+  ortrain_recompute_run_late (search->graph, search->late, run);
+  g_autoptr (OrtrainGraph) copy = ortrain_budget_apply_runs (search->graph, run, NULL, error);
+  g_autoptr (OrtrainMemoryPlan) plan =
+      copy != NULL ? ortrain_budget_plan_variant (copy, TRUE, request, budget, error) : NULL;
+  if (plan == NULL)
+    return FALSE;
+  search->has_late = ortrain_budget_has_same_arithmetic (plan, base);
+  if (!search->has_late)
+    memset (search->late, 0, search->n_values * sizeof *search->late);
+  search->late_work = MAX (0, ortrain_budget_measure_work (plan, request->provider) -
+                                  ortrain_budget_measure_work (base, request->provider));
+  return TRUE;
+}
+
+gboolean
+ortrain_budget_chain_measure (OrtrainBudgetSearch *search, OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
+                              const OrtrainBudget *budget, GError **error)
+{
+  if (search->has_late && !measure_late_work (search, base, request, budget, error))
+    return FALSE;
+  if (search->n_segments < 2)
+    return TRUE;
+  return measure_chain (search, FALSE, base, request, budget, &search->chain, error) &&
+         (!search->has_late || measure_chain (search, TRUE, base, request, budget, &search->late_chain, error));
 }
 
 /* ---- Choices ---- */
@@ -417,15 +484,14 @@ read_runs (const OrtrainBudgetSearch *search, const OrtrainBudgetChain *self, co
         return NULL;
       run[v] = (guint8) of;
     }
+  if (self->is_late)
+    ortrain_recompute_run_late (search->graph, search->late, run);
   return g_steal_pointer (&run);
 }
 
-void
-ortrain_budget_chain_add_choices (OrtrainBudgetSearch *search)
+static void
+add_choices (OrtrainBudgetSearch *search, const OrtrainBudgetChain *self)
 {
-  const OrtrainBudgetChain *self = search->chain;
-  if (self == NULL)
-    return;
   g_autoptr (GPtrArray) schedules = ortrain_chain_solve (&self->chain);
   for (guint c = 0; c < schedules->len; c++)
     {
@@ -438,4 +504,13 @@ ortrain_budget_chain_add_choices (OrtrainBudgetSearch *search)
                                         ORTRAIN_BUDGET_FEW_OFFLOADS);
       ortrain_budget_search_add_part (search, run, schedule->peak, 0, 1);
     }
+}
+
+void
+ortrain_budget_chain_add_choices (OrtrainBudgetSearch *search)
+{
+  if (search->chain != NULL)
+    add_choices (search, search->chain);
+  if (search->late_chain != NULL)
+    add_choices (search, search->late_chain);
 }

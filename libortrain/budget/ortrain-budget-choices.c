@@ -16,6 +16,7 @@
 #define MAX_SEGMENTS 128     /* of more cuts, every second one or fewer is taken */
 #define MAX_OFFLOADS 12      /* parts of the forward pass whose values are offloaded one after the other */
 #define LEAST_OFFLOADED 4096 /* bytes: what is smaller saves less than its copies take */
+#define LEAST_LATE 64        /* gradients smaller than 1/64 of the arena do not wait elsewhere */
 #define LEAST_PROGRESS 1e-3  /* that a choice promises to save, of what the cheaper ones need */
 
 static void
@@ -81,6 +82,27 @@ measure_nodes (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base, const Ortrain
     }
 }
 
+/* About: a loss with gradients takes three products, and what it runs again for is the scores. A plan tells later. */
+static void
+estimate_late_work (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base, const OrtrainProvider *provider)
+{
+  for (guint s = 0; s < base->n_steps; s++)
+    {
+      const OrtrainPlanStep *step = &base->steps[s];
+      gboolean is_late = FALSE;
+      for (guint k = 0; k < step->n_outputs && step->phase == ORTRAIN_PHASE_FORWARD; k++)
+        {
+          const OrtrainValue *output = ortrain_node_output (step->node, k);
+          const OrtrainValue *same = output != NULL ? ortrain_graph_find_value (self->graph, output->name) : NULL;
+          is_late = is_late || (same != NULL && self->late[same->id]);
+        }
+      if (is_late)
+        self->late_work +=
+            ortrain_provider_weigh_work (provider, ortrain_plan_step_get_dtype (step), step->flops, step->bytes_moved) /
+            3;
+    }
+}
+
 /* ---- Choices ---- */
 
 static gboolean
@@ -124,6 +146,15 @@ typedef struct
   guint64 away, largest_away; /* of what is offloaded */
 } Weights;
 
+static gboolean
+is_late_again (const OrtrainBudgetSearch *self, const guint8 *run)
+{
+  for (guint v = 0; v < self->n_values && self->has_late; v++)
+    if (self->late[v] && run[v] > 0)
+      return TRUE;
+  return FALSE;
+}
+
 static void
 weigh_choice (const OrtrainBudgetSearch *self, OrtrainBudgetChoice *choice, Weights *weights)
 {
@@ -132,6 +163,8 @@ weigh_choice (const OrtrainBudgetSearch *self, OrtrainBudgetChoice *choice, Weig
   ortrain_recompute_find_recomputed (self->graph, choice->run, again);
   for (guint t = 0; t < self->n_nodes; t++)
     choice->work += __builtin_popcount (again[t]) * MAX (0, self->work[t]);
+  if (is_late_again (self, choice->run))
+    choice->work += self->late_work;
   for (guint s = 0; s < self->n_segments; s++)
     weights->closed[s] = TRUE;
   for (guint v = 0; v < self->n_values; v++)
@@ -159,7 +192,7 @@ weigh_choice (const OrtrainBudgetSearch *self, OrtrainBudgetChoice *choice, Weig
         }
       else if (run == 0 && is_read_backward (value, again))
         weights->kept[segment] += self->bytes[root];
-      else if (run > 0 && again[value->producer->mark] != 0)
+      else if (run > 0 && again[value->producer->mark] != 0 && !self->late[v])
         {
           weights->passing[segment] += self->bytes[root];
           weights->again[segment] += ortrain_recompute_is_read_backward (value) ? self->bytes[root] : 0;
@@ -329,7 +362,7 @@ ortrain_budget_search_add_fates (OrtrainBudgetSearch *self, guint8 *fates)
       const OrtrainNode *producer = ((OrtrainValue *) self->graph->values->pdata[v])->producer;
       offloaded[v] = (fates[v] & ORTRAIN_BUDGET_FATE_OFFLOADED) != 0 && self->offloadable[v];
       fates[v] &= ORTRAIN_BUDGET_FATE_RUN;
-      if (producer == NULL || self->work[producer->mark] < 0)
+      if (producer == NULL || (self->work[producer->mark] < 0 && !self->late[v]))
         fates[v] = 0;
     }
   for (guint v = 0; v < self->n_values; v++)
@@ -460,6 +493,11 @@ ortrain_budget_search_init (OrtrainBudgetSearch *self, OrtrainGraph *graph, Ortr
           2 * ortrain_device_speed_get_bytes (&provider->speed) / provider->klass->offload_bytes_per_second;
       find_offloadable (self);
     }
+  self->late = g_new0 (gboolean, self->n_values + 1);
+  self->has_late = ortrain_recompute_find_late_gradients (
+      graph, self->bytes, ortrain_memory_plan_get_arena_bytes (base) / LEAST_LATE + 1, self->late);
+  if (self->has_late)
+    estimate_late_work (self, base, provider);
   self->cuts = ortrain_find_segment_cuts (graph, self->bytes);
   limit_cuts (self->cuts);
   number_segments (self);
@@ -472,11 +510,13 @@ ortrain_budget_search_clear (OrtrainBudgetSearch *self)
   g_free (self->root);
   g_free (self->segment);
   g_free (self->offloadable);
+  g_free (self->late);
   g_free (self->work);
   g_free (self->ends);
   g_free (self->first);
   g_free (self->last);
   g_clear_pointer (&self->chain, ortrain_budget_chain_free);
+  g_clear_pointer (&self->late_chain, ortrain_budget_chain_free);
   g_ptr_array_unref (self->choices);
   g_array_unref (self->cuts);
 }

@@ -63,7 +63,8 @@ static gboolean
 has_run (const Descent *self, const OrtrainValue *value)
 {
   return value != NULL && value->producer != NULL && value->producer->phase == ORTRAIN_PHASE_FORWARD &&
-         self->search->work[value->producer->mark] >= 0 && !ortrain_recompute_is_free_to_keep (value);
+         (self->search->work[value->producer->mark] >= 0 || self->search->late[value->id]) &&
+         !ortrain_recompute_is_free_to_keep (value);
 }
 
 static void

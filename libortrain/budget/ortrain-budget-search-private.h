@@ -39,10 +39,15 @@ typedef struct
   guint n_segments, n_mixtures;
   guint *first, *last; /* [n_values]: positions in the forward pass of the producer and the last reader, or G_MAXUINT */
   double offload_work; /* of a byte that is copied out and back; 0: nothing is offloaded */
-  gboolean *offloadable;     /* [n_values]: roots */
-  GArray *cuts;              /* of OrtrainSegmentCut; few of them make no segments */
-  GPtrArray *choices;        /* of OrtrainBudgetChoice */
-  OrtrainBudgetChain *chain; /* what segments take, as plans say; or NULL */
+  gboolean *offloadable; /* [n_values]: roots */
+  gboolean
+      *late; /* [n_values]: gradients that another run of the loss can compute, see ortrain_recompute_run_late () */
+  gboolean has_late;
+  double late_work;               /* of these runs */
+  GArray *cuts;                   /* of OrtrainSegmentCut; few of them make no segments */
+  GPtrArray *choices;             /* of OrtrainBudgetChoice */
+  OrtrainBudgetChain *chain;      /* what segments take, as plans say; or NULL */
+  OrtrainBudgetChain *late_chain; /* the same with late gradients computed by another run; or NULL */
 } OrtrainBudgetSearch;
 
 void ortrain_budget_search_init (OrtrainBudgetSearch *self, OrtrainGraph *graph, OrtrainMemoryPlan *base,

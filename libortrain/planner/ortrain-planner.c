@@ -210,19 +210,66 @@ release_gradients (OrtrainGraph *graph)
     }
 }
 
+/* Of the node, or of the one that it runs again. */
+static gint32
+get_first_position (OrtrainPlannerState *self, const OrtrainNode *node)
+{
+  return ortrain_planner_state_node (self, node->recomputes != NULL ? node->recomputes : node)->position;
+}
+
 static gint
 compare_positions (gconstpointer a, gconstpointer b, gpointer planning)
+{
+  const OrtrainValue *first = *(const OrtrainValue *const *) a, *second = *(const OrtrainValue *const *) b;
+  return get_first_position (planning, first->producer) - get_first_position (planning, second->producer);
+}
+
+static gint
+compare_positions_of_runs (gconstpointer a, gconstpointer b, gpointer planning)
 {
   const OrtrainValue *first = *(const OrtrainValue *const *) a, *second = *(const OrtrainValue *const *) b;
   return ortrain_planner_state_node (planning, first->producer)->position -
          ortrain_planner_state_node (planning, second->producer)->position;
 }
 
-/* Rounding depends on the order of the terms: the order of the graph, without regard to nodes that run again. */
+/* The node gets the place after another one that comes later. FALSE, with nothing changed: it is needed before. */
+static gboolean
+move_behind (OrtrainPlannerState *self, OrtrainNode *node, const OrtrainNode *other)
+{
+  gpointer *nodes = self->graph->nodes->pdata;
+  const gint32 from = ortrain_planner_state_node (self, node)->position,
+               to = ortrain_planner_state_node (self, other)->position;
+  for (guint k = 0; k < node->outputs->len; k++)
+    {
+      const OrtrainValue *output = ortrain_node_output (node, k);
+      for (guint u = 0; output != NULL && u < output->uses.n; u++)
+        if (ortrain_planner_state_node (self, output->uses.items[u].node)->position <= to)
+          return FALSE;
+    }
+  memmove (nodes + from, nodes + from + 1, (gsize) (to - from) * sizeof *nodes);
+  nodes[to] = node;
+  for (gint32 t = from; t <= to; t++)
+    ortrain_planner_state_node (self, nodes[t])->position = t;
+  return TRUE;
+}
+
+/* Rounding depends on the order of the terms: the order of the graph. A term that is computed again keeps its place among
+ * them: those after it wait. */
 static void
 order_terms (OrtrainPlannerState *self, OrtrainAccumulation *accumulation)
 {
   g_ptr_array_sort_with_data (accumulation->leaves, compare_positions, self);
+  for (guint k = 1; k < accumulation->leaves->len; k++)
+    {
+      OrtrainNode *first = ((OrtrainValue *) accumulation->leaves->pdata[k - 1])->producer;
+      OrtrainNode *second = ((OrtrainValue *) accumulation->leaves->pdata[k])->producer;
+      if (ortrain_planner_state_node (self, first)->position > ortrain_planner_state_node (self, second)->position &&
+          !move_behind (self, second, first))
+        {
+          g_ptr_array_sort_with_data (accumulation->leaves, compare_positions_of_runs, self);
+          break;
+        }
+    }
   for (guint k = 1; k < accumulation->leaves->len; k++)
     {
       const OrtrainValue *before = accumulation->leaves->pdata[k - 1], *after = accumulation->leaves->pdata[k];

@@ -40,6 +40,14 @@ guint ortrain_recompute_count_readers (const OrtrainValue *value);
 /* [n_values]: 0 for what is kept, 1 for the rest. */
 guint8 *ortrain_recompute_runs_new (const gboolean *kept, guint n_values);
 
+/* Gradients that a loss computes in the forward pass, that take at least so many bytes, and that nothing reads in the first half
+ * of the backward pass. bytes: [n_values] by id; late: [n_values], filled. Whether there are any. Marks nodes with their
+ * positions. */
+gboolean ortrain_recompute_find_late_gradients (OrtrainGraph *graph, const guint64 *bytes, guint64 least,
+                                                gboolean *late);
+/* Another run of the loss computes the late gradients; what that reads is kept. run: [n_values], changed. */
+void ortrain_recompute_run_late (OrtrainGraph *graph, const gboolean *late, guint8 *run);
+
 /* Which nodes then run again, and how often. run: [n_values] by id. again: [n_nodes] by position, filled: bit r for run r. */
 void ortrain_recompute_find_recomputed (OrtrainGraph *graph, const guint8 *run, guint8 *again);
 

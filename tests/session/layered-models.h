@@ -31,14 +31,20 @@ make_scores (void)
   return ortrain_graph_builder_new_gpt ("scores", 8192, 128, 64, 6, 4, 3);
 }
 
-/* The norm behind the residual, and dropout before it, as BERT has them. */
-static inline OrtrainGraphBuilder *
-make_post_norm (void)
+static inline OrtrainValue *
+add_op (OrtrainGraphBuilder *self, const char *type, const char *a, const char *b, const char *c, GVariant *attributes)
 {
-  OrtrainGraphBuilder *self = ortrain_graph_builder_new ("post-norm");
-  OrtrainValue *ids = ortrain_graph_builder_add_input (self, "input_ids", ORTRAIN_DTYPE_INT64, "batch, seq");
-  OrtrainValue *x = ortrain_graph_builder_embedding (self, ids, "tokens", TOKENS, 64);
-  for (guint l = 0; l < 6; l++)
+  const char *const inputs[] = { a, b, c, NULL };
+  g_autofree char *name = g_strdup_printf ("%s of %s", type, a);
+  const char *const named[] = { name, NULL };
+  return ortrain_graph_builder_add_op (self, type, NULL, inputs, named, attributes);
+}
+
+/* The norm behind the residual, and dropout before it, as BERT has them. */
+static inline OrtrainValue *
+add_post_norm_layers (OrtrainGraphBuilder *self, OrtrainValue *x, guint n, gint64 hidden)
+{
+  for (guint l = 0; l < n; l++)
     {
       g_autofree char *attention = g_strdup_printf ("attention%u", l), *first = g_strdup_printf ("norm%u.1", l);
       g_autofree char *fc1 = g_strdup_printf ("fc%u.1", l), *fc2 = g_strdup_printf ("fc%u.2", l);
@@ -46,11 +52,35 @@ make_post_norm (void)
       OrtrainValue *y = ortrain_graph_builder_attention (self, x, attention, 4, 128, FALSE);
       y = ortrain_graph_builder_dropout (self, y, 0.1);
       x = ortrain_graph_builder_layer_norm (self, ortrain_graph_builder_add (self, x, y), first);
-      y = ortrain_graph_builder_gelu (self, ortrain_graph_builder_linear (self, x, fc1, 256, TRUE));
+      y = ortrain_graph_builder_gelu (self, ortrain_graph_builder_linear (self, x, fc1, hidden, TRUE));
       y = ortrain_graph_builder_dropout (self, ortrain_graph_builder_linear (self, y, fc2, 64, TRUE), 0.1);
       x = ortrain_graph_builder_layer_norm (self, ortrain_graph_builder_add (self, x, y), second);
     }
+  return x;
+}
+
+static inline OrtrainGraphBuilder *
+make_post_norm (void)
+{
+  OrtrainGraphBuilder *self = ortrain_graph_builder_new ("post-norm");
+  OrtrainValue *ids = ortrain_graph_builder_add_input (self, "input_ids", ORTRAIN_DTYPE_INT64, "batch, seq");
+  OrtrainValue *x = ortrain_graph_builder_embedding (self, ids, "tokens", TOKENS, 64);
+  x = add_post_norm_layers (self, x, 6, 256);
   ortrain_graph_builder_add_output (self, ortrain_graph_builder_linear (self, x, "head", TOKENS, TRUE), "logits");
+  return self;
+}
+
+/* The embedding is the weight of the scores, too: its gradient has a term at the begin of the backward pass, and one at the end. */
+static inline OrtrainGraphBuilder *
+make_tied (void)
+{
+  OrtrainGraphBuilder *self = ortrain_graph_builder_new ("tied");
+  OrtrainValue *ids = ortrain_graph_builder_add_input (self, "input_ids", ORTRAIN_DTYPE_INT64, "batch, seq");
+  OrtrainValue *x = ortrain_graph_builder_embedding (self, ids, "tokens", 8192, 64);
+  x = add_post_norm_layers (self, x, 3, 3072);
+  OrtrainValue *weight = add_op (self, "Transpose", "tokens.weight", NULL, NULL, NULL);
+  x = add_op (self, "MatMul", ortrain_value_get_name (x), ortrain_value_get_name (weight), NULL, NULL);
+  ortrain_graph_builder_add_output (self, x, "logits");
   return self;
 }
 
@@ -131,16 +161,6 @@ make_plain (void)
   return end_cnn (self, x, 4);
 }
 
-static inline OrtrainValue *
-add_op (OrtrainGraphBuilder *self, const char *type, OrtrainValue *a, const char *b, const char *c,
-        GVariant *attributes)
-{
-  const char *const inputs[] = { ortrain_value_get_name (a), b, c, NULL }, *const outputs[] = { "", NULL };
-  g_autofree char *name = g_strdup_printf ("%s of %s", type, ortrain_value_get_name (a));
-  const char *const named[] = { name, NULL };
-  return ortrain_graph_builder_add_op (self, type, NULL, inputs, a != NULL ? named : outputs, attributes);
-}
-
 static inline OrtrainGraphBuilder *
 make_unet (void)
 {
@@ -162,10 +182,11 @@ make_unet (void)
   for (guint l = 3; l-- > 0;)
     {
       GVariantBuilder attributes;
-      x = add_op (self, "Resize", x, "", "scales", NULL);
+      x = add_op (self, "Resize", ortrain_value_get_name (x), "", "scales", NULL);
       g_variant_builder_init (&attributes, G_VARIANT_TYPE_VARDICT);
       g_variant_builder_add (&attributes, "{sv}", "axis", g_variant_new_int64 (1));
-      x = add_op (self, "Concat", x, ortrain_value_get_name (skips[l]), NULL, g_variant_builder_end (&attributes));
+      x = add_op (self, "Concat", ortrain_value_get_name (x), ortrain_value_get_name (skips[l]), NULL,
+                  g_variant_builder_end (&attributes));
       x = conv_norm (self, conv_norm (self, x, &n, 16, 1, TRUE), &n, 16, 1, TRUE);
     }
   return end_cnn (self, x, 32);

@@ -9,6 +9,10 @@
 /* Small budgets have stretches of the forward pass run again within others: bits stay, in every precision, and less is needed
  * than by layers. */
 
+/* Scores of so many positions are computed in pieces. */
+#define LATE_BATCH 8
+#define LATE_SEQ 128
+
 static OrtrainMemoryPlan *
 plan_within (OrtrainModel *model, const LayeredCase *c, OrtrainTensorDict *feeds, guint64 budget)
 {
@@ -52,13 +56,13 @@ count_runs (OrtrainMemoryPlan *plan)
 
 /* Losses of three steps, and the state after them. */
 static OrtrainTensorDict *
-train (OrtrainModel *model, const LayeredCase *c, guint64 budget, double *losses)
+train (OrtrainModel *model, const LayeredCase *c, guint64 budget, gint64 batch, gint64 seq, double *losses)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTrainingSession) session = make_layered_session (model, c, 0, budget);
   for (guint s = 0; s < 3; s++)
     {
-      g_autoptr (OrtrainTensorDict) feeds = make_layered_feeds (c->text, 4, 48, 10 + s);
+      g_autoptr (OrtrainTensorDict) feeds = make_layered_feeds (c->text, batch, seq, 10 + s);
       losses[s] = ortrain_training_session_train_step (session, feeds, &error);
       g_assert_no_error (error);
       g_assert_true (ortrain_training_session_optimizer_step (session, &error));
@@ -101,7 +105,7 @@ test_runs (gconstpointer data)
   const guint64 arena = ortrain_memory_plan_get_arena_bytes (base);
   double expected[3], losses[3];
   guint n_met = 0;
-  g_autoptr (OrtrainTensorDict) state = train (model, c, 0, expected);
+  g_autoptr (OrtrainTensorDict) state = train (model, c, 0, 4, 48, expected);
   g_autoptr (GArray) budgets = g_array_new (FALSE, FALSE, sizeof (guint64));
   for (guint percent = 80; percent >= 20; percent -= 25)
     {
@@ -121,13 +125,58 @@ test_runs (gconstpointer data)
       if (plan == NULL)
         continue;
       n_met++;
-      g_autoptr (OrtrainTensorDict) found = train (model, c, budget, losses);
+      g_autoptr (OrtrainTensorDict) found = train (model, c, budget, 4, 48, losses);
       g_assert_cmpmem (losses, sizeof losses, expected, sizeof expected);
       test_assert_same_bits (found, state);
     }
   if (c->is_deep)
     g_assert_cmpuint (n_met, >=, 2);
 }
+
+/* Whether another run of the loss computes the gradient of its weight, near the end. */
+static gboolean
+has_late_gradient (OrtrainMemoryPlan *plan)
+{
+  guint n_steps;
+  const OrtrainPlanStep *steps = ortrain_memory_plan_peek_steps (plan, &n_steps);
+  for (guint s = 0; s < n_steps; s++)
+    if (steps[s].recomputes >= 0 && g_str_equal (steps[s].node->op_type, "LinearCrossEntropy"))
+      return TRUE;
+  return FALSE;
+}
+
+/* The gradient of an embedding that the loss has as its weight waits through the whole backward
+ * pass; small budgets have the loss run again for it. */
+static void
+test_late_gradient (gconstpointer data)
+{
+  const LayeredCase *c = data;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraphBuilder) builder = c->make ();
+  g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) feeds = make_layered_feeds (TRUE, LATE_BATCH, LATE_SEQ, 10);
+  g_autoptr (OrtrainMemoryPlan) whole = plan_within (model, c, feeds, 0);
+  g_autoptr (OrtrainMemoryPlan) least = find_least (model, c, feeds, whole);
+  g_assert_false (has_late_gradient (whole));
+  g_test_message ("%s: %" G_GSIZE_FORMAT " bytes, %" G_GSIZE_FORMAT " at least", c->name,
+                  (gsize) ortrain_memory_plan_get_arena_bytes (whole),
+                  (gsize) ortrain_memory_plan_get_arena_bytes (least));
+  g_assert_true (has_late_gradient (least));
+  g_assert_cmpfloat ((double) ortrain_memory_plan_get_arena_bytes (least), <=,
+                     c->most * (double) ortrain_memory_plan_get_arena_bytes (whole));
+  double expected[3], losses[3];
+  g_autoptr (OrtrainTensorDict) state = train (model, c, 0, LATE_BATCH, LATE_SEQ, expected);
+  g_autoptr (OrtrainTensorDict) found =
+      train (model, c, ortrain_memory_plan_get_peak_bytes (least), LATE_BATCH, LATE_SEQ, losses);
+  g_assert_cmpmem (losses, sizeof losses, expected, sizeof expected);
+  test_assert_same_bits (found, state);
+}
+
+static const LayeredCase late_cases[] = {
+  { "tied", make_tied, TRUE, 0, F32, ON, FALSE, 0.4 },
+  { "tied-bf16", make_tied, TRUE, 0, BF16, ON, FALSE, 0.45 },
+};
 
 int
 main (int argc, char *argv[])
@@ -140,6 +189,11 @@ main (int argc, char *argv[])
         continue;
       g_autofree char *path = g_strconcat ("/budget-runs/", layered_cases[i].name, NULL);
       g_test_add_data_func (path, &layered_cases[i], test_runs);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (late_cases); i++)
+    {
+      g_autofree char *path = g_strconcat ("/budget-runs/late/", late_cases[i].name, NULL);
+      g_test_add_data_func (path, &late_cases[i], test_late_gradient);
     }
   return g_test_run ();
 }
