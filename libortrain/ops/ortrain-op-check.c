@@ -99,7 +99,7 @@ static const AttributeRule rules[] = {
   FLOAT ("ratio"), STRING ("reduction"), INT ("reverse"), INT ("right_window_size"),
   COUNT ("rows"), INT_IN ("rotary_embedding_dim", 0, SIZE_LIMIT),
   INT_IN ("sample_size", 0, SIZE_LIMIT), INT ("sampling_ratio"), INT ("saturate"), FLOAT ("scale"),
-  { "scales", KIND (FLOATS), 0, 0, ORTRAIN_MAX_RANK }, { "seed", KIND (INT) | KIND (FLOAT), 0, 0, 0 },
+  { "scales", KIND (FLOATS), 0, 0, ORTRAIN_MAX_RANK }, STRING ("scores"), { "seed", KIND (INT) | KIND (FLOAT), 0, 0, 0 },
   INT ("select_last_index"), LIST ("shape", -1, G_MAXINT64, ORTRAIN_MAX_RANK), COUNT ("size"), FLOAT ("softcap"),
   INT_IN ("softmax_precision", 0, 64), INT ("sorted"), INT ("spatial"), FLOAT ("spatial_scale"),
   LIST ("split", 0, G_MAXINT64, 0), INT ("start"), LIST ("starts", 0, 0, ORTRAIN_MAX_RANK), INT ("stash_type"),

@@ -202,7 +202,8 @@ infer_cross_entropy_grad (OrtrainInferContext *ctx, GError **error)
  *                          → (loss[, dx[, dweight[, dbias]]]) ----
  * CrossEntropy of the scores x · weight + bias, in the type of x, and its gradients, which are read in the backward pass
  * and computed with the loss: scores are there for `rows` positions at a time, and never again. A pass writes it of the
- * nodes that a gradient was built of. weight: [k, n], or with transB [n, k]; dweight: [k, n], or with transW [n, k]. */
+ * nodes that a gradient was built of. weight: [k, n], or with transB [n, k]; dweight: [k, n], or with transW [n, k].
+ * The attribute `scores` is the name that the scores had in the graph, for messages. */
 static gboolean
 infer_linear_cross_entropy (OrtrainInferContext *ctx, GError **error)
 {

@@ -47,17 +47,27 @@ describe_fed (const OrtrainValue *value, const OrtrainFault *fault, gint64 *item
                           ortrain_text_show (value->name));
 }
 
+/* The name of the scores that labels are compared with: input 0, or of a fused node, which never has all of them at once, the
+ * value that they were in the graph. */
+static const char *
+get_scores_name (const OrtrainNode *node)
+{
+  const OrtrainValue *first = ortrain_node_input (node, 0);
+  return ortrain_attributes_get_string (node->attributes, "scores", first != NULL ? first->name : NULL);
+}
+
 static void
 set_index_fault (GError **error, const OrtrainNode *node, const char *text, const OrtrainFault *fault, gint64 *item)
 {
-  const OrtrainValue *fed = find_fed_indices (node), *first = ortrain_node_input (node, 0);
+  const OrtrainValue *fed = find_fed_indices (node);
+  const char *scores = get_scores_name (node);
   g_autofree char *where = fed != NULL ? describe_fed (fed, fault, item) : NULL;
   if (where == NULL)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
                  "%s: index %" G_GINT64_FORMAT " at element %" G_GINT64_FORMAT " is out of range for %" G_GINT64_FORMAT
                  " %s",
                  text, fault->value, fault->position, fault->limit, fault->limit == 1 ? "entry" : "entries");
-  else if (fed->role != ORTRAIN_ROLE_TARGET || first == NULL)
+  else if (fed->role != ORTRAIN_ROLE_TARGET || scores == NULL)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
                  "%s: index %" G_GINT64_FORMAT " at %s is out of range for %" G_GINT64_FORMAT " entries", text,
                  fault->value, where, fault->limit);
@@ -65,7 +75,7 @@ set_index_fault (GError **error, const OrtrainNode *node, const char *text, cons
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
                  "%s: label %" G_GINT64_FORMAT " at %s is out of range: '%s' has %" G_GINT64_FORMAT
                  " %s, 0 to %" G_GINT64_FORMAT "%s",
-                 text, fault->value, where, ortrain_text_show (first->name), fault->limit,
+                 text, fault->value, where, ortrain_text_show (scores), fault->limit,
                  fault->limit == 1 ? "class" : "classes", fault->limit - 1,
                  fault->value < 0 ? ", and ignore-index is set to another label" : "");
 }

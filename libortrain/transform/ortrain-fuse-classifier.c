@@ -423,6 +423,7 @@ fuse (Classifier *self, const OrtrainProvider *provider)
   if (self->swapped)
     ortrain_attributes_set_int (node->attributes, "transW", 1);
   ortrain_attributes_set_int (node->attributes, "rows", rows);
+  ortrain_attributes_set_string (node->attributes, "scores", ortrain_node_input (self->loss, 0)->name);
   for (guint k = 0; k < N_OUTPUTS; k++)
     if (outputs[k] != NULL)
       move_output (node, k, outputs[k]);

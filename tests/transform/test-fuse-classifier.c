@@ -340,6 +340,7 @@ test_failed_step (gconstpointer data)
   g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX);
   g_assert_nonnull (strstr (error->message, "32768"));
   g_assert_nonnull (strstr (error->message, "273")); /* its place in its row */
+  g_assert_nonnull (strstr (error->message, "'logits' has 32768 classes"));
   g_clear_error (&error);
   g_autoptr (OrtrainTensorDict) after = copy_gradients (session);
   test_assert_same_bits (before, after);
