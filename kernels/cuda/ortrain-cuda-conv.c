@@ -248,7 +248,7 @@ prepare_conv (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *source = &setup->inputs[0], *weights = &setup->inputs[1], *result = &setup->outputs[0];
   const gboolean forward = g_str_equal (setup->op_type, "Conv") || g_str_equal (setup->op_type, "ConvChannelsLast");
-  const gboolean transposed = g_str_equal (setup->op_type, "ConvTranspose");
+  const gboolean transposed = g_str_has_suffix (setup->op_type, "Transpose");
   OrtrainCudaConv conv;
   if (!read_shape (setup, forward ? source : result, forward ? result : source, weights, transposed, &conv, error))
     return FALSE;
@@ -381,6 +381,7 @@ static const OrtrainKernel rows[] = {
   ROW ("ConvGradInput", "org.ortrain", prepare_conv, run_conv),
   ROW ("ConvGradWeight", "org.ortrain", prepare_grad_weight, run_grad_weight),
   ROW ("ConvChannelsLast", "org.ortrain", prepare_conv, run_conv),
+  ROW ("ConvChannelsLastTranspose", "org.ortrain", prepare_conv, run_conv),
   ROW ("ConvChannelsLastGradInput", "org.ortrain", prepare_conv, run_conv),
   ROW ("ConvChannelsLastGradWeight", "org.ortrain", prepare_grad_weight, run_grad_weight),
 };

@@ -175,14 +175,26 @@ put_second (OrtrainBody *self, guint input)
 }
 
 /* (x, w[, b]) */
-gboolean
-ortrain_body_conv_channels_last (OrtrainBody *self)
+static gboolean
+expand_to (OrtrainBody *self, const char *op_type)
 {
   OrtrainValue *y =
-      ortrain_body_op_with (self, "Conv", ortrain_attributes_copy (self->node->attributes), put_second (self, 0),
+      ortrain_body_op_with (self, op_type, ortrain_attributes_copy (self->node->attributes), put_second (self, 0),
                             ortrain_body_input (self, 1), ortrain_body_input (self, 2));
   ortrain_body_set (self, 0, ortrain_body_transpose (self, y, to_last, RANK));
   return TRUE;
+}
+
+gboolean
+ortrain_body_conv_channels_last (OrtrainBody *self)
+{
+  return expand_to (self, "Conv");
+}
+
+gboolean
+ortrain_body_conv_channels_last_transpose (OrtrainBody *self)
+{
+  return expand_to (self, "ConvTranspose");
 }
 
 /* (dy, w, shape of x) */

@@ -134,6 +134,7 @@ gboolean ortrain_body_lrn_grad (OrtrainBody *self);
 gboolean ortrain_body_conv_grad_input (OrtrainBody *self);
 gboolean ortrain_body_conv_grad_weight (OrtrainBody *self);
 gboolean ortrain_body_conv_channels_last (OrtrainBody *self);
+gboolean ortrain_body_conv_channels_last_transpose (OrtrainBody *self);
 gboolean ortrain_body_conv_channels_last_grad_input (OrtrainBody *self);
 gboolean ortrain_body_conv_channels_last_grad_weight (OrtrainBody *self);
 gboolean ortrain_body_im2col (OrtrainBody *self);

@@ -7,9 +7,9 @@
 #include "ops/ortrain-zero-sums-private.h"
 
 /* Convolutions. Our own two: org.ortrain::ConvGradInput (dy, w, shape of x) and ConvGradWeight (dy, x, shape of w),
- * with the attributes of the Conv whose gradients they are. And the three of them with channels last, ConvChannelsLast,
- * ConvChannelsLastGradInput and ConvChannelsLastGradWeight: images are [batch, height, width, channels], weights and their
- * gradients are as ONNX has them. */
+ * with the attributes of the Conv whose gradients they are. And all of them with channels last, ConvChannelsLast,
+ * ConvChannelsLastTranspose, ConvChannelsLastGradInput and ConvChannelsLastGradWeight: images are [batch, height, width,
+ * channels], weights and their gradients are as ONNX has them. */
 
 #define MAX_SPATIAL (ORTRAIN_MAX_RANK - 2)
 
@@ -198,8 +198,9 @@ infer_conv_channels_last (OrtrainInferContext *ctx, GError **error)
   return infer_convolution (ctx, TRUE, error);
 }
 
+/* last: of images [batch, height, width, channels] */
 static gboolean
-infer_conv_transpose (OrtrainInferContext *ctx, GError **error)
+infer_transposed (OrtrainInferContext *ctx, gboolean last, GError **error)
 {
   gint rank;
   if (!check_ranks (ctx, &rank, error))
@@ -213,7 +214,8 @@ infer_conv_transpose (OrtrainInferContext *ctx, GError **error)
   if (!read_window (ctx, rank - 2, &window, error) || !check_kernel_shape (ctx, rank, error))
     return FALSE;
   gint64 group = ortrain_attributes_get_int (ctx->node->attributes, "group", 1);
-  OrtrainDim channels = ortrain_infer_get_dim (ctx, 0, 1), filters = ortrain_infer_get_dim (ctx, 1, 0);
+  const gint channel_axis = last ? rank - 1 : 1, first = last ? 1 : 2;
+  OrtrainDim channels = ortrain_infer_get_dim (ctx, 0, channel_axis), filters = ortrain_infer_get_dim (ctx, 1, 0);
   if (group < 1 || (ortrain_dim_is_int (filters) && filters.value % group != 0) ||
       (ortrain_dim_is_int (channels) && ortrain_dim_is_int (filters) && channels.value != filters.value))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
@@ -222,29 +224,42 @@ infer_conv_transpose (OrtrainInferContext *ctx, GError **error)
                                channels.value, filters.value, group);
   OrtrainDim dims[ORTRAIN_MAX_RANK];
   dims[0] = ortrain_infer_get_dim (ctx, 0, 0);
-  dims[1] = ortrain_dim_mul (ctx->dims, ortrain_infer_get_dim (ctx, 1, 1), ortrain_dim_int (group));
-  if (!ortrain_infer_vector (ctx, 2, dims[1], error))
+  dims[channel_axis] = ortrain_dim_mul (ctx->dims, ortrain_infer_get_dim (ctx, 1, 1), ortrain_dim_int (group));
+  if (!ortrain_infer_vector (ctx, 2, dims[channel_axis], error))
     return FALSE;
   for (gint i = 0; i < rank - 2; i++)
     {
-      OrtrainDim in = ortrain_infer_get_dim (ctx, 0, 2 + i), stride = ortrain_dim_int (window.stride[i]);
+      OrtrainDim in = ortrain_infer_get_dim (ctx, 0, first + i), stride = ortrain_dim_int (window.stride[i]);
+      OrtrainDim *dim = &dims[first + i];
       if (window.output_shape != NULL)
-        dims[2 + i] = ortrain_dim_int (window.output_shape[i]);
+        *dim = ortrain_dim_int (window.output_shape[i]);
       else if (window.same)
-        dims[2 + i] = ortrain_dim_mul (ctx->dims, in, stride);
+        *dim = ortrain_dim_mul (ctx->dims, in, stride);
       else
         {
           OrtrainDim out = ortrain_dim_mul (ctx->dims, ortrain_dim_sub (ctx->dims, in, ortrain_dim_int (1)), stride);
           out = ortrain_dim_add (ctx->dims, out, extent (ctx, kernel_dim (ctx, 1, i), window.dilation[i]));
-          dims[2 + i] = ortrain_dim_add (
-              ctx->dims, out, ortrain_dim_int (window.output_padding[i] - window.pad_begin[i] - window.pad_end[i]));
+          *dim = ortrain_dim_add (ctx->dims, out,
+                                  ortrain_dim_int (window.output_padding[i] - window.pad_begin[i] - window.pad_end[i]));
         }
-      if (ortrain_dim_is_int (dims[2 + i]) && dims[2 + i].value < 0)
+      if (ortrain_dim_is_int (*dim) && dim->value < 0)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
                                    "spatial dimension %d of the output would be negative", i);
     }
   ortrain_infer_set (ctx, 0, ortrain_infer_get_dtype (ctx, 0), dims, rank);
   return TRUE;
+}
+
+static gboolean
+infer_conv_transpose (OrtrainInferContext *ctx, GError **error)
+{
+  return infer_transposed (ctx, FALSE, error);
+}
+
+static gboolean
+infer_conv_channels_last_transpose (OrtrainInferContext *ctx, GError **error)
+{
+  return infer_transposed (ctx, TRUE, error);
 }
 
 /* The shape is an input. */
@@ -492,6 +507,9 @@ static const OrtrainOpDef rows[] = {
     .types = ".0",
     .infer = infer_conv_transpose,
     .gradient = gradient_conv_transpose,
+    .find_images = find_images_of_conv,
+    .put_channels_last = put_conv_last,
+    .with_channels_last = "ConvChannelsLastTranspose",
     .weight_inputs = 1 << 1 | 1 << 2,
     .channels = ORTRAIN_CHANNELS_SECOND,
     .input_roles = { [1] = "weight", [2] = "bias" } },
@@ -540,6 +558,17 @@ static const OrtrainOpDef rows[] = {
     .types = ".0",
     .infer = infer_conv_channels_last,
     .expand = ortrain_body_conv_channels_last },
+  { .name = "ConvChannelsLastTranspose",
+    .domain = ORTRAIN_DOMAIN,
+    .since = 1,
+    .min_inputs = 2,
+    .max_inputs = 3,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .dtypes = ORTRAIN_DTYPES_FLOAT,
+    .types = ".0",
+    .infer = infer_conv_channels_last_transpose,
+    .expand = ortrain_body_conv_channels_last_transpose },
   { .name = "ConvChannelsLastGradInput",
     .domain = ORTRAIN_DOMAIN,
     .since = 1,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-body-private.h"
+#include "ops/ortrain-channels-last-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 
@@ -202,14 +203,47 @@ grad_resize (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
+/* ---- channels last ---- */
+
+static gboolean
+find_images (const OrtrainNode *node, guint32 *inputs, guint32 *outputs)
+{
+  *inputs = *outputs = 1;
+  return ortrain_value_is_image (ortrain_node_input (node, 0)) &&
+         ortrain_value_is_image (ortrain_node_output (node, 0));
+}
+
+/* Region, scales and sizes stand in the order of `axes`, and stay as they are. */
+static gboolean
+put_resize_last (OrtrainNode *node, GError **error)
+{
+  gint64 axes[ORTRAIN_IMAGE_RANK];
+  gsize n;
+  const gint64 *own = ortrain_attributes_get_ints (node->attributes, "axes", &n);
+  n = own != NULL ? MIN (n, ORTRAIN_IMAGE_RANK) : ORTRAIN_IMAGE_RANK;
+  for (gsize i = 0; i < n; i++)
+    axes[i] = ortrain_channels_last_move_axis (own != NULL ? own[i] : (gint64) i);
+  ortrain_attributes_set_ints (node->attributes, "axes", axes, n);
+  return TRUE;
+}
+
+/* (dy, shape of x, …) */
+static gboolean
+put_resize_grad_last (OrtrainNode *node, GError **error)
+{
+  ortrain_channels_last_set_shape (node, 1, ortrain_node_output (node, 0));
+  return put_resize_last (node, error);
+}
+
 /* clang-format off */
 static const OrtrainOpDef rows[] = {
   { .name = "Resize", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 10, .min_inputs = 1, .max_inputs = 4, .min_outputs = 1, .max_outputs = 1,
     .shape_inputs = 0xe, .no_grad_inputs = 0xe, .vector_inputs = 0xe, .types = ".ffl", .infer = infer_resize, .gradient = grad_resize,
-    .upgrade = upgrade_resize, .weight_through = 1, .channels = ORTRAIN_CHANNELS_ALIGNED,
+    .find_images = find_images, .put_channels_last = put_resize_last, .upgrade = upgrade_resize, .weight_through = 1, .channels = ORTRAIN_CHANNELS_ALIGNED,
     .input_roles = { NULL, "region", "scale factors" } },
   { .name = "ResizeGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 1, .shape_inputs = 0x1e, .no_grad_inputs = 0x1e, .vector_inputs = 0x1e, .types = ".lffl", .infer = infer_resize_grad, .expand = ortrain_body_resize_grad },
+    .max_outputs = 1, .shape_inputs = 0x1e, .no_grad_inputs = 0x1e, .vector_inputs = 0x1e, .types = ".lffl", .infer = infer_resize_grad,
+    .find_images = find_images, .put_channels_last = put_resize_grad_last, .expand = ortrain_body_resize_grad },
   { .name = "Upsample", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
     .shape_inputs = 2, .no_grad_inputs = 2, .types = ".f", .upgrade = upgrade_upsample },
 };

@@ -12,7 +12,10 @@
  * are [batch, height, width, channels], and where one is read or written by a node outside of it, it is transposed. A region
  * is converted where the copies that its convolutions are spared, which the kernels say (OrtrainKernelSetup.spared_bytes), are
  * more bytes than those transpositions move. Nodes that run others again are in the region of those, and do not count: the
- * decision does not depend on what is recomputed. */
+ * decision does not depend on what is recomputed.
+ *
+ * No image is kept for the backward pass in both layouts: where that pass reads it in the one that it was computed in, and in the
+ * other one too, it is transposed again there. */
 
 #define MAX_OPERANDS 32
 #define TRANSPOSED 2.0 /* each byte is read and written */
@@ -46,6 +49,8 @@ typedef struct
   double *gains;      /* by region */
   GHashTable *last;   /* value → the same with channels last: itself in a region, else another value */
   GHashTable *second; /* value of a region → the same in ONNX's order */
+  GHashTable *twice;  /* values that are transposed again in the backward pass */
+  GHashTable *again;  /* those → what they are transposed to there */
   GArray *foreign;
 } Layouts;
 
@@ -65,6 +70,13 @@ join_regions (Layouts *self, guint a, guint b)
   a = find_region (self, a);
   b = find_region (self, b);
   self->places[MAX (a, b)].region = MIN (a, b);
+}
+
+/* Once all is weighed. */
+static gboolean
+is_converted (Layouts *self, guint place)
+{
+  return self->places[place].takes && self->gains[find_region (self, place)] > 0;
 }
 
 static const Place *
@@ -219,14 +231,55 @@ find_original (const OrtrainValue *value)
   return value;
 }
 
-/* A transposition at the border of a region, which is paid once. */
+/* Readers of a value, by phase: [0] forward, [1] backward. */
+typedef struct
+{
+  guint inside[2], foreign[2]; /* as an image in a region, and otherwise */
+} Readers;
+
+/* is_decided: which regions are converted is known, and what runs a node again reads in the backward pass; before, it counts as
+ * that node. */
+static void
+add_readers (Layouts *self, const OrtrainValue *value, gboolean is_decided, Readers *readers)
+{
+  for (guint u = 0; u < value->uses.n; u++)
+    {
+      const OrtrainUse *use = &value->uses.items[u];
+      const OrtrainNode *node = use->node;
+      if (reads_type (use))
+        continue;
+      const gboolean inside = reads_image (self, use) && (!is_decided || is_converted (self, node->mark));
+      if (!is_decided)
+        node = self->places[self->places[node->mark].original].node;
+      const gboolean is_backward = node->phase == ORTRAIN_PHASE_BACKWARD;
+      readers->inside[is_backward] += inside;
+      readers->foreign[is_backward] += !inside;
+    }
+}
+
+/* Whether the backward pass reads a value in the layout that it was computed in, and in the other one, too, which the forward
+ * pass also reads. */
+static gboolean
+is_turned_again (const Readers *readers, gboolean is_written_inside)
+{
+  const guint *same = is_written_inside ? readers->inside : readers->foreign;
+  const guint *other = is_written_inside ? readers->foreign : readers->inside;
+  return other[0] > 0 && other[1] > 0 && same[1] > 0;
+}
+
+/* A transposition at the border of a region, which is paid once, or once for each pass. */
 static void
 pay (Layouts *self, GHashTable *paid, guint region, const OrtrainValue *value)
 {
   const OrtrainValue *original = find_original (value);
   gpointer key = GSIZE_TO_POINTER ((gsize) original->id * self->n + region + 1);
-  if (moves (original) && g_hash_table_add (paid, key))
-    self->gains[region] -= TRANSPOSED * count_bytes (original);
+  if (!moves (original) || !g_hash_table_add (paid, key))
+    return;
+  const gboolean inside = is_written_as_image (self, original);
+  Readers readers = { 0 };
+  add_readers (self, original, FALSE, &readers);
+  const guint n = is_turned_again (&readers, inside) && (!inside || may_change (self, original)) ? 2 : 1;
+  self->gains[region] -= n * TRANSPOSED * count_bytes (original);
 }
 
 static void
@@ -254,41 +307,38 @@ weigh_borders (Layouts *self)
 
 /* ---- borders ---- */
 
-/* Who reads an output of a node, or of those that run it again: as an image in a region, and otherwise. producer NULL: value is
- * computed by none. */
-static void
-count_readers (const Layouts *self, const OrtrainValue *value, guint *n_inside, guint *n_foreign)
+/* Who reads an output of a node, or of those that run it again. */
+static Readers
+count_readers (Layouts *self, const OrtrainValue *value)
 {
   const Place *producer = get_producer (self, value);
   guint copy = producer != NULL ? producer->next_copy : 0;
+  Readers readers = { 0 };
   for (const OrtrainValue *own = value; own != NULL;)
     {
-      for (guint u = 0; u < own->uses.n; u++)
-        {
-          *n_inside += reads_image (self, &own->uses.items[u]);
-          *n_foreign += !reads_image (self, &own->uses.items[u]) && !reads_type (&own->uses.items[u]);
-        }
+      add_readers (self, own, FALSE, &readers);
       for (own = NULL; own == NULL && copy != 0; copy = self->places[copy].next_copy)
         own = ortrain_node_output (self->places[copy].node, value->output_index);
     }
+  return readers;
 }
 
 /* What is moved to have a value in both layouts, where it is needed in both. */
 static double
-count_turned (const Layouts *self, const OrtrainValue *value)
+count_turned (Layouts *self, const OrtrainValue *value)
 {
-  guint n_inside = 0, n_foreign = 0;
   if (!moves (value))
     return 0;
-  count_readers (self, value, &n_inside, &n_foreign);
-  const gboolean is_turned =
-      !is_written_as_image (self, value) ? n_inside > 0 : n_foreign > 0 || !may_change (self, value);
-  return is_turned ? TRANSPOSED * count_bytes (value) : 0;
+  const Readers readers = count_readers (self, value);
+  const gboolean inside = is_written_as_image (self, value), stays = inside && !may_change (self, value);
+  const guint *other = inside ? readers.foreign : readers.inside;
+  const guint n = stays ? 1 : (other[0] + other[1] > 0 ? 1 : 0) + (is_turned_again (&readers, inside) ? 1 : 0);
+  return n * TRANSPOSED * count_bytes (value);
 }
 
 /* Of all images that a node reads or writes. */
 static double
-count_turned_around (const Layouts *self, const Place *place)
+count_turned_around (Layouts *self, const Place *place)
 {
   const OrtrainNode *node = place->node;
   double bytes = 0;
@@ -409,13 +459,32 @@ weigh_regions (Layouts *self)
   return TRUE;
 }
 
-static gboolean
-is_converted (Layouts *self, guint place)
+/* ---- values in the other layout ---- */
+
+/* With the readers that the graph has: what runs again in the backward pass reads there. Before anything is converted. */
+static void
+find_turned_again (Layouts *self)
 {
-  return self->places[place].takes && self->gains[find_region (self, place)] > 0;
+  for (guint v = 0; v < self->graph->values->len; v++)
+    {
+      OrtrainValue *value = self->graph->values->pdata[v];
+      const gboolean inside = is_written_as_image (self, value) && is_converted (self, value->producer->mark);
+      Readers readers = { 0 };
+      if (!moves (value) || (inside && !may_change (self, value)))
+        continue;
+      add_readers (self, value, TRUE, &readers);
+      if (is_turned_again (&readers, inside))
+        g_hash_table_add (self->twice, value);
+    }
 }
 
-/* ---- values in the other layout ---- */
+/* Where the same in the other layout is noted for a reader. table: for all others */
+static GHashTable *
+get_table (const Layouts *self, const OrtrainNode *reader, const OrtrainValue *value, GHashTable *table)
+{
+  const gboolean is_again = reader->phase == ORTRAIN_PHASE_BACKWARD && g_hash_table_contains (self->twice, value);
+  return is_again ? self->again : table;
+}
 
 /* A Transpose, or a view where no element moves. before: its first reader. dims: of the result */
 static OrtrainValue *
@@ -451,6 +520,10 @@ put_last (Layouts *self, OrtrainNode *reader, OrtrainValue *value, GError **erro
   static const gint64 perm[] = { 0, 2, 3, 1 };
   gint64 own[ORTRAIN_MAX_RANK], dims[ORTRAIN_IMAGE_RANK] = { 1, 1, 1, 1 }, last[ORTRAIN_IMAGE_RANK];
   OrtrainValue *known = g_hash_table_lookup (self->last, value);
+  if (known == value) /* it is one of a region */
+    return known;
+  GHashTable *table = get_table (self, reader, value, self->last);
+  known = g_hash_table_lookup (table, value);
   if (known != NULL)
     return known;
   ortrain_value_get_static_dims (value, own);
@@ -464,7 +537,7 @@ put_last (Layouts *self, OrtrainNode *reader, OrtrainValue *value, GError **erro
     source = insert_turn (reader, value, NULL, TRUE, dims, error);
   OrtrainValue *result = source != NULL ? insert_turn (reader, source, perm, is_view, last, error) : NULL;
   if (result != NULL)
-    g_hash_table_insert (self->last, value, result);
+    g_hash_table_insert (table, value, result);
   return result;
 }
 
@@ -474,7 +547,8 @@ put_second (Layouts *self, OrtrainNode *reader, OrtrainValue *value, GError **er
 {
   static const gint64 perm[] = { 0, 3, 1, 2 };
   gint64 last[ORTRAIN_MAX_RANK], dims[ORTRAIN_IMAGE_RANK];
-  OrtrainValue *known = g_hash_table_lookup (self->second, value);
+  GHashTable *table = get_table (self, reader, value, self->second);
+  OrtrainValue *known = g_hash_table_lookup (table, value);
   if (known != NULL)
     return known;
   ortrain_value_get_static_dims (value, last);
@@ -482,7 +556,7 @@ put_second (Layouts *self, OrtrainNode *reader, OrtrainValue *value, GError **er
     dims[d] = last[ortrain_channels_last_move_axis (d)];
   OrtrainValue *result = insert_turn (reader, value, perm, dims[1] == 1 || dims[2] * dims[3] == 1, dims, error);
   if (result != NULL)
-    g_hash_table_insert (self->second, value, result);
+    g_hash_table_insert (table, value, result);
   return result;
 }
 
@@ -574,6 +648,7 @@ compare_readers (gconstpointer a, gconstpointer b)
 static gboolean
 convert_regions (Layouts *self, GError **error)
 {
+  find_turned_again (self);
   for (guint p = 0; p < self->n; p++)
     for (guint k = 0; k < self->places[p].node->outputs->len && is_converted (self, p); k++)
       if (self->places[p].outputs >> k & 1 && !change_output (self, self->places[p].node, k, error))
@@ -626,6 +701,8 @@ ortrain_put_channels_last (OrtrainGraph *graph, const OrtrainProvider *provider,
   self.gains = g_new0 (double, self.n + 1);
   self.last = g_hash_table_new (NULL, NULL);
   self.second = g_hash_table_new (NULL, NULL);
+  self.twice = g_hash_table_new (NULL, NULL);
+  self.again = g_hash_table_new (NULL, NULL);
   self.foreign = g_array_new (FALSE, FALSE, sizeof (Foreign));
   gboolean ok = TRUE;
   const gboolean any = weigh_regions (&self);
@@ -638,6 +715,8 @@ ortrain_put_channels_last (OrtrainGraph *graph, const OrtrainProvider *provider,
   g_free (self.gains);
   g_hash_table_unref (self.last);
   g_hash_table_unref (self.second);
+  g_hash_table_unref (self.twice);
+  g_hash_table_unref (self.again);
   g_array_unref (self.foreign);
   if (!ok || !any)
     return ok;

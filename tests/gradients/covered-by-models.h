@@ -21,6 +21,7 @@ static const char *const of_devices[] = { "Linear",
                                           "PackedLinearGrad",
                                           "BatchNormReluGrad",
                                           "ConvChannelsLast",
+                                          "ConvChannelsLastTranspose",
                                           "ConvChannelsLastGradInput",
                                           "ConvChannelsLastGradWeight",
                                           NULL };

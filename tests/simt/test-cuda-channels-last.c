@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "fallbacks.h"
 #include "session/fixture.h"
 #include "simt/fake-cuda.h"
 
@@ -48,6 +49,7 @@ step (OrtrainTrainingSession *session, TestModel *model, guint s)
 typedef struct
 {
   guint convolutions, channels_last, transposes;
+  guint64 kept, peak; /* kept: bytes of values of the forward pass that the backward pass reads */
 } Counts;
 
 static guint
@@ -74,6 +76,14 @@ count (OrtrainTrainingSession *session)
       counts.convolutions += g_str_has_prefix (op_type, "Conv");
       counts.channels_last += g_str_has_prefix (op_type, "ConvChannelsLast");
       counts.transposes += g_str_equal (op_type, "Transpose");
+    }
+  counts.peak = ortrain_memory_plan_get_peak_bytes (plan);
+  GListModel *blocks = ortrain_memory_plan_get_blocks (plan);
+  for (guint i = 0; i < g_list_model_get_n_items (blocks); i++)
+    {
+      g_autoptr (OrtrainMemoryBlock) block = g_list_model_get_item (blocks, i);
+      if (g_str_equal (ortrain_memory_block_get_category (block), "activation"))
+        counts.kept += ortrain_memory_block_get_bytes (block);
     }
   return counts;
 }
@@ -114,6 +124,11 @@ test_gradients (gconstpointer data)
   const Counts a = count (with), b = count (without);
   g_test_message ("%s: %u convolutions, %u with channels last, %u transpositions; loss %.7g, without %.7g", c->fixture,
                   a.convolutions, a.channels_last, a.transposes, loss, other);
+  g_test_message ("%" G_GUINT64_FORMAT " bytes are kept, %" G_GUINT64_FORMAT " without; peak %" G_GUINT64_FORMAT
+                  ", %" G_GUINT64_FORMAT " without",
+                  a.kept, b.kept, a.peak, b.peak);
+  g_assert_cmpuint (a.kept, <=, b.kept); /* nothing is kept in both layouts */
+  g_assert_cmpuint (a.peak, <=, b.peak);
   g_assert_cmpuint (b.channels_last, ==, 0);
   g_assert_cmpuint (a.channels_last > 0, ==, c->converts);
   if (c->converts && ortrain_fake_cuda_is_in_use ())
@@ -148,6 +163,7 @@ test_bodies (void)
   g_autoptr (TestModel) model = test_model_load ("mobilenet");
   g_autoptr (OrtrainTrainingSession) with = make_session (model, "cuda", ORTRAIN_PRECISION_BF16, 0, 1), without = NULL;
   const double loss = train (with, model, 0);
+  TEST_ALLOWS_FALLBACKS ("bodies have convolutions that cuDNN has no engines for");
   g_setenv ("ORTRAIN_EXPAND", "ConvChannelsLast,ConvChannelsLastGradInput,ConvChannelsLastGradWeight", TRUE);
   without = make_session (model, "cuda", ORTRAIN_PRECISION_BF16, 0, 1);
   const double other = train (without, model, 0);

@@ -20,6 +20,8 @@ typedef enum
   TURNED,    /* an exporter's transpositions to channels last and back */
   BROADCAST, /* one number for each channel, row, pixel and element */
   POOLED,    /* all pools that have a form with channels last */
+  UPSAMPLED, /* transposed convolutions, and images of other sizes, by scales, sizes, and of one axis */
+  KEPT,      /* an image that both passes read in both layouts */
   LINE,      /* one spatial dimension */
   VOLUME,    /* three */
   CHEAP,     /* little is spared: the transpositions would cost more */
@@ -34,7 +36,8 @@ static const struct
   [RESIDUAL] = { "residual", 6, 2 },   [JOINED] = { "joined", 9, 4 },   [FLATTENED] = { "flattened", 3, 4 },
   [SHOWN] = { "shown", 6, 5 },         [EXCITED] = { "excited", 9, 4 }, [TURNED] = { "turned", 6, 4 },
   [BROADCAST] = { "broadcast", 6, 6 }, [POOLED] = { "pooled", 3, 2 },   [LINE] = { "line", 0, 0 },
-  [VOLUME] = { "volume", 0, 0 },       [CHEAP] = { "cheap", 0, 0 },
+  [UPSAMPLED] = { "upsampled", 9, 4 }, [KEPT] = { "kept", 6, 8 },       [VOLUME] = { "volume", 0, 0 },
+  [CHEAP] = { "cheap", 0, 0 },
 };
 
 /* ---- the device ---- */
@@ -200,6 +203,66 @@ add_pooled (Builder *b, OrtrainValue *x)
 }
 
 static OrtrainValue *
+add_transposed (Builder *b, OrtrainValue *x, gint64 channels, gint64 filters, gint64 group, gboolean is_sized)
+{
+  const gint64 dims[] = { channels, filters / group, 3, 2 }, strides[] = { 2, 1 }, pads[] = { 1, 0, 0, 1 };
+  const gint64 more[] = { 1, 0 }, sizes[] = { 2 * HEIGHT - 1, WIDTH };
+  OrtrainValue *inputs[] = { x, add_input (b, dims, 4), add_input (b, &filters, 1) };
+  OrtrainNode *node = ortrain_graph_new_node (b->graph, "", "ConvTranspose", NULL, inputs, 3, 1);
+  ortrain_attributes_set_ints (node->attributes, "strides", strides, 2);
+  ortrain_attributes_set_int (node->attributes, "group", group);
+  if (is_sized)
+    ortrain_attributes_set_ints (node->attributes, "output_shape", sizes, 2);
+  else
+    {
+      ortrain_attributes_set_ints (node->attributes, "pads", pads, 4);
+      ortrain_attributes_set_ints (node->attributes, "output_padding", more, 2);
+    }
+  return ortrain_node_output (node, 0);
+}
+
+/* scales or sizes: [n], the other one is NULL. axes: [n], or NULL */
+static OrtrainValue *
+add_resized (Builder *b, OrtrainValue *x, const char *mode, const float *scales, const gint64 *sizes,
+             const gint64 *axes, gint64 n)
+{
+  g_autoptr (OrtrainTensor) factors =
+      scales != NULL ? ortrain_tensor_new_floats (&n, 1, scales, (gsize) n, NULL) : NULL;
+  OrtrainValue *inputs[] = { x, NULL, factors != NULL ? ortrain_graph_new_initializer (b->graph, NULL, factors) : NULL,
+                             sizes != NULL ? ortrain_graph_const_ints (b->graph, sizes, (gsize) n) : NULL };
+  OrtrainNode *node = ortrain_graph_new_node (b->graph, "", "Resize", NULL, inputs, 4, 1);
+  ortrain_attributes_set_string (node->attributes, "mode", mode);
+  if (axes != NULL)
+    ortrain_attributes_set_ints (node->attributes, "axes", axes, (gsize) n);
+  return ortrain_node_output (node, 0);
+}
+
+static OrtrainValue *
+add_upsampled (Builder *b, OrtrainValue *x)
+{
+  static const float scales[] = { 1, 1, 1.6f, 2 };
+  static const gint64 sizes[] = { 2, 4, 7, 4 }, rows[] = { 3 }, axes[] = { -2 };
+  OrtrainValue *y = add_transposed (b, add_transposed (b, x, 4, 6, 2, FALSE), 6, 4, 1, TRUE);
+  y = add_resized (b, y, "linear", scales, NULL, NULL, 4);
+  y = add_resized (b, y, "cubic", NULL, sizes, NULL, 4);
+  y = add_resized (b, y, "linear", NULL, rows, axes, 1);
+  return add_conv (b, y, 4, 3, 3, 2, 1, 1, FALSE);
+}
+
+/* Nothing normalizes groups of channels with channels last. */
+static OrtrainValue *
+add_kept (Builder *b, OrtrainValue *x)
+{
+  const gint64 n = 4;
+  OrtrainValue *y = add_conv (b, x, 4, 4, 3, 2, 1, 1, FALSE);
+  OrtrainValue *inputs[] = { y, add_input (b, &n, 1), add_input (b, &n, 1) };
+  OrtrainNode *norm = ortrain_graph_new_node (b->graph, "", "GroupNormalization", NULL, inputs, 3, 1);
+  ortrain_attributes_set_int (norm->attributes, "num_groups", 2);
+  y = add (b, "Mul", add (b, "Tanh", y, NULL), add (b, "Sin", y, NULL));
+  return add_conv (b, add (b, "Mul", y, ortrain_node_output (norm, 0)), 4, 3, 1, 2, 1, 1, FALSE);
+}
+
+static OrtrainValue *
 add_residual (Builder *b, OrtrainValue *x)
 {
   OrtrainValue *y = add (b, "Relu", add_norm (b, add_conv (b, x, 4, 4, 3, 2, 1, 1, FALSE), 4), NULL);
@@ -234,6 +297,10 @@ add_pattern (Builder *b, Pattern pattern)
       return add_broadcast (b, x);
     case POOLED:
       return add_pooled (b, x);
+    case UPSAMPLED:
+      return add_upsampled (b, x);
+    case KEPT:
+      return add_kept (b, x);
     default:
       y = add_conv (b, x, 4, 6, 3, pattern == LINE ? 1 : pattern == VOLUME ? 3 : 2, 1, 1, TRUE);
       return add (b, "Relu", y, NULL);
@@ -246,6 +313,21 @@ count (OrtrainGraph *graph, const char *prefix)
   guint n = 0;
   for (guint i = 0; i < graph->nodes->len; i++)
     n += g_str_has_prefix (((OrtrainNode *) graph->nodes->pdata[i])->op_type, prefix);
+  return n;
+}
+
+/* Values that the forward pass and the backward pass transpose in the same way. */
+static guint
+count_turned_again (OrtrainGraph *graph)
+{
+  guint n = 0;
+  for (guint i = 0; i < graph->nodes->len; i++)
+    for (guint k = 0; k < i; k++)
+      {
+        OrtrainNode *a = graph->nodes->pdata[i], *b = graph->nodes->pdata[k];
+        n += g_str_equal (a->op_type, "Transpose") && g_str_equal (b->op_type, "Transpose") &&
+             ortrain_node_input (a, 0) == ortrain_node_input (b, 0) && a->phase != b->phase;
+      }
   return n;
 }
 
@@ -288,6 +370,7 @@ run (Pattern pattern, gboolean converts, guint *converted, guint *transposes)
   g_assert_no_error (error);
   *converted = count (graph, "ConvChannelsLast");
   *transposes = count (graph, "Transpose");
+  g_assert_cmpuint (count_turned_again (graph), ==, pattern == KEPT && converts ? 1 : 0);
   if (pattern == TURNED && converts)
     g_assert_cmpuint (count (graph, "Identity"), ==, before);
   ok = ok && ortrain_expand_nodes (graph, has_kernel, NULL, &error);
