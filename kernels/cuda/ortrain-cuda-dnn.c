@@ -709,7 +709,6 @@ ortrain_dnn_run (OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *cons
 {
   const OrtrainCudnn *api = ortrain_cuda_open_cudnn (NULL);
   OrtrainStream *stream = ortrain_cuda_get_stream (call);
-  const gboolean is_strict = stream->provider->is_strict;
   g_autoptr (GError) error = NULL;
   workspace = (gpointer) (((guintptr) workspace + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT);
   g_mutex_lock (&self->lock);
@@ -717,8 +716,9 @@ ortrain_dnn_run (OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *cons
   if (is_new)
     self->failed = !open_handle (api, stream, &error) || !make_ready (api, self, call, addresses, workspace, &error);
   const gboolean runs = !self->failed;
+  const gboolean is_error = !runs && ortrain_cuda_is_strict ();
   const char *reason = error != NULL ? error->message : "cuDNN cannot run an operation";
-  if (!runs && is_strict)
+  if (is_error)
     ortrain_cuda_fail (call, "%s; ORTRAIN_CUDA_STRICT forbids a slower kernel in its place", reason);
   else if (!runs && is_new)
     g_message ("%s; a plain kernel, which is slower, takes its place", reason);
@@ -727,5 +727,5 @@ ortrain_dnn_run (OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *cons
     ortrain_cuda_fail (call, "%s", error->message);
   g_mutex_unlock (&self->lock);
   ORTRAIN_CUDA_COUNT (stream->provider, runs ? "dnn-runs" : "dnn-fallbacks");
-  return runs || is_strict;
+  return runs || is_error;
 }

@@ -10,6 +10,21 @@ typedef struct
   gsize offset; /* of the pointer in the table */
 } Entry;
 
+/* ---- the environment ---- */
+
+gboolean
+ortrain_cuda_is_set (const char *variable)
+{
+  const char *text = g_getenv (variable);
+  return text != NULL && *text != '\0' && !g_str_equal (text, "0");
+}
+
+gboolean
+ortrain_cuda_is_strict (void)
+{
+  return ortrain_cuda_is_set ("ORTRAIN_CUDA_STRICT");
+}
+
 /* ---- finding ---- */
 
 /* A folder below site-packages: nvidia/cublas/lib, nvidia/cu13/lib. */

@@ -38,7 +38,6 @@ typedef struct
   float *numbers;              /* in the memory of the device: the constants below */
   cudaStream_t clearing;       /* where new memory is cleared */
   gboolean is_blocking;        /* ORTRAIN_CUDA_BLOCKING: the host waits for each call */
-  gboolean is_strict;          /* ORTRAIN_CUDA_STRICT: an error where a slower kernel would replace a library's */
   OrtrainCudaProfile *profile; /* of calls, which are then submitted one by one; or NULL */
 } OrtrainCudaProvider;
 
@@ -88,8 +87,13 @@ void ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...) 
 /* What was done, under names of ours, for OrtrainLibraryFunctions.count. */
 #define ORTRAIN_CUDA_COUNT(provider, name)                                                                             \
   ortrain_cuda_library->count (((const OrtrainProvider *) (provider))->device_name, (name))
-/* For prepare, where a library refuses what it should compute, for a reason that it gave: counted, and with a strict
- * provider an error. FALSE: it is one. */
+/* ORTRAIN_CUDA_STRICT: it is an error where something slower would take the place of a library's operation. Asked at each refusal, so
+ * that a test can allow its own (tests/fallbacks.h). */
+gboolean ortrain_cuda_is_strict (void);
+/* Whether a variable of the environment has a text other than "" and "0". */
+gboolean ortrain_cuda_is_set (const char *variable);
+/* For prepare, where a library refuses what it should compute, for a reason that it gave: counted, and in strict mode an
+ * error. FALSE: it is one. */
 gboolean ortrain_cuda_fall_back (const OrtrainKernelSetup *setup, const char *counter, const char *reason,
                                  GError **error);
 /* Multiprocessors of the device in use, for the sizes of grids. */

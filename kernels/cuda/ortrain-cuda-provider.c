@@ -56,7 +56,7 @@ ortrain_cuda_fall_back (const OrtrainKernelSetup *setup, const char *counter, co
 {
   const OrtrainCudaProvider *provider = (const OrtrainCudaProvider *) setup->provider;
   ORTRAIN_CUDA_COUNT (provider, counter);
-  if (!provider->is_strict)
+  if (!ortrain_cuda_is_strict ())
     {
       g_debug ("%s: %s", setup->op_type, reason);
       return TRUE;
@@ -407,7 +407,7 @@ cuda_capture (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelC
       if (graph != NULL)
         cudaGraphDestroy (graph);
       ORTRAIN_CUDA_COUNT (self, "uncaptured-segments");
-      if (((const OrtrainCudaProvider *) self)->is_strict)
+      if (ortrain_cuda_is_strict ())
         {
           g_set_error (
               error, ortrain_cuda_library->device_error_quark (), ORTRAIN_DEVICE_ERROR_FAILED,
@@ -549,13 +549,6 @@ static const OrtrainProviderClass cuda_class = {
   .free_capture = cuda_free_capture,
 };
 
-static gboolean
-is_set (const char *variable)
-{
-  const char *text = g_getenv (variable);
-  return text != NULL && *text != '\0' && !g_str_equal (text, "0");
-}
-
 OrtrainProvider *
 ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error)
 {
@@ -579,8 +572,7 @@ ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error
   self->capability = (guint) (properties.major * 10 + properties.minor);
   self->total_memory = properties.totalGlobalMem;
   self->options = *options;
-  self->is_strict = is_set ("ORTRAIN_CUDA_STRICT");
-  self->is_blocking = is_set ("ORTRAIN_CUDA_BLOCKING");
+  self->is_blocking = ortrain_cuda_is_set ("ORTRAIN_CUDA_BLOCKING");
   self->profile = ortrain_cuda_profile_new ();
   cudaDriverGetVersion (&driver);
   self->identity = g_strdup_printf ("%s, capability %u, %u processors, driver %d, runtime %d", self->name,

@@ -479,7 +479,8 @@ ortrain_program_set_arena (OrtrainProgram *self, gpointer arena, gpointer host_a
   ortrain_program_set_places (self, places);
 }
 
-/* All calls of a segment: one by one at new addresses, else as one where the device can. */
+/* All calls of a segment: one by one at new addresses, else as one where the device can. Not copies between the host and the device:
+ * tensors of the caller are in ordinary memory, which a graph would not read or write as it is at each run. */
 static gboolean
 launch_segment (OrtrainProgram *self, Segment *segment, GCancellable *cancellable, GError **error)
 {
@@ -487,7 +488,8 @@ launch_segment (OrtrainProgram *self, Segment *segment, GCancellable *cancellabl
   const guint n_calls = segment->end - segment->first;
   OrtrainDeviceContext *device_context = self->device_context;
   const OrtrainProvider *provider = ortrain_device_context_get_provider (device_context);
-  if (segment->stream == ORTRAIN_STREAM_HOST || n_calls < 2 || provider->klass->capture == NULL || segment->has_moved)
+  if (segment->stream == ORTRAIN_STREAM_HOST || segment->stream == ORTRAIN_STREAM_COPY || n_calls < 2 ||
+      provider->klass->capture == NULL || segment->has_moved)
     {
       segment->has_moved = FALSE;
       free_captures (self, segment);

@@ -428,8 +428,7 @@ check_graph (const Descriptor *descriptor)
 }
 
 /* As the library: attention in 16 bits only, and of heads whose size is a multiple of 8; operands and results of a
- * convolution, and of a pool, in one type, and of a convolution in one layout; of pools, no gradient of greatest numbers without x and y. Other than the library,
- * no pads of convolutions that differ before and behind. */
+ * convolution, and of a pool, in one type, and of a convolution in one layout; of pools, no gradient of greatest numbers without x and y. */
 static bool
 is_supported (const Descriptor *descriptor)
 {
@@ -458,16 +457,6 @@ is_supported (const Descriptor *descriptor)
         return false;
       if (product && (a.type == CUDNN_DATA_FLOAT || (!a.is_virtual && a.dims[3] % 8 != 0)))
         return false;
-      if (is_convolution (operation))
-        {
-          const Descriptor *from = descriptor->child (CUDNN_ATTR_OPERATIONGRAPH_OPS, (int64_t) i);
-          const int names[] = { CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC };
-          for (int name : names)
-            if (from->has (name) && from->child (name)->ints (CUDNN_ATTR_CONVOLUTION_POST_PADDINGS) != operation.pad)
-              return false;
-        }
     }
   return true;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "fallbacks.h"
 #include "simt/cuda-kernel-check.h"
 
 #include "simt/fake-cuda.h"
@@ -303,6 +304,7 @@ test_channels_last (void)
   g_assert_no_error (error);
   for (guint refused = 0; refused < 2; refused++)
     {
+      TestFallbacks fallbacks = refused ? test_fallbacks_allow ("all engines of cuDNN are refused on purpose") : NULL;
       for (guint i = 0; i < G_N_ELEMENTS (last_shapes); i++)
         for (guint d = 0; d < G_N_ELEMENTS (dtypes); d++)
           for (guint kind = 0; kind < 3; kind++)
@@ -321,6 +323,7 @@ test_channels_last (void)
                 g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn-channels-last") > before, ==,
                                   !refused && dtypes[d] != ORTRAIN_DTYPE_FLOAT64);
             }
+      test_fallbacks_forbid (&fallbacks);
     }
 }
 

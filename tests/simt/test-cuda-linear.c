@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "fallbacks.h"
 #include "ops/kernel-run.h"
 #include "simt/fake-cuda.h"
 
@@ -177,11 +178,18 @@ run_backward (OrtrainProvider *cuda, const Shape *s, OrtrainDType dtype, Ortrain
   kernel_run_clear (&call);
 }
 
-/* With what the library has, and without it, which a strict provider does not take. */
+/* With what the library has, and without it, which only the emulated one can be told to refuse. */
 static guint
 get_n_ways (void)
 {
-  return g_getenv ("ORTRAIN_CUDA_STRICT") != NULL ? 1 : 2;
+  return ortrain_fake_cuda_is_in_use () ? 2 : 1;
+}
+
+/* TestFallbacks for one of the two ways. */
+static TestFallbacks
+begin_way (guint without)
+{
+  return without ? test_fallbacks_allow ("the emulated cuBLASLt refuses on purpose") : NULL;
 }
 
 /* With the library's Gelu, where rows are long enough for it and where it has none. */
@@ -199,6 +207,7 @@ test_forward (void)
     {
       const guint64 before = ortrain_fake_cuda_count_launches ("gelu");
       const guint64 before_gradient = ortrain_fake_cuda_count_launches ("gelu-grad");
+      TestFallbacks fallbacks = begin_way (without);
       if (without)
         g_setenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_GELU", "1", TRUE);
       for (guint s = 0; s < G_N_ELEMENTS (forward_shapes); s++)
@@ -211,6 +220,7 @@ test_forward (void)
           for (guint bits = 0; bits < 4; bits++)
             run_backward (cuda, &forward_shapes[s], dtypes[d], bits & 1 ? ORTRAIN_DTYPE_FLOAT32 : dtypes[d], bits & 2);
       g_unsetenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_GELU");
+      test_fallbacks_forbid (&fallbacks);
       n_behind[without] = ortrain_fake_cuda_count_launches ("gelu") - before;
       n_behind_gradient[without] = ortrain_fake_cuda_count_launches ("gelu-grad") - before_gradient;
     }
@@ -218,8 +228,6 @@ test_forward (void)
     return;
   g_assert_cmpuint (n_behind[0], ==, 2 * 3 * 4); /* rows of 1 and of 257 */
   g_assert_cmpuint (n_behind_gradient[0], ==, 2 * 3 * 4);
-  if (get_n_ways () < 2)
-    return;
   g_assert_cmpuint (n_behind[1], ==, 4 * 3 * 4);
   g_assert_cmpuint (n_behind_gradient[1], ==, 4 * 3 * 4);
 }
@@ -235,6 +243,7 @@ test_gradients (void)
   g_assert_no_error (error);
   for (guint without = 0; without < get_n_ways (); without++)
     {
+      TestFallbacks fallbacks = begin_way (without);
       if (without)
         g_setenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS", "1", TRUE);
       for (guint s = 0; s < G_N_ELEMENTS (shapes); s++)
@@ -243,6 +252,7 @@ test_gradients (void)
             if (shapes[s].m > 0 || !(bits & 4))
               run (cuda, &shapes[s], dtypes[d], bits & 1 ? ORTRAIN_DTYPE_FLOAT32 : dtypes[d], bits & 2, bits & 4);
       g_unsetenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS");
+      test_fallbacks_forbid (&fallbacks);
     }
 }
 
@@ -324,11 +334,12 @@ test_sums (void)
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainProvider) cuda = ortrain_provider_open ("cuda", &options, &error);
   g_assert_no_error (error);
-  if (!ortrain_fake_cuda_is_in_use () || get_n_ways () < 2)
+  if (!ortrain_fake_cuda_is_in_use ())
     {
-      g_test_skip ("only the emulated cuBLASLt can be told to sum no rows, and not with a strict provider");
+      g_test_skip ("only the emulated cuBLASLt can be told to sum no rows");
       return;
     }
+  TEST_ALLOWS_FALLBACKS ("the emulated cuBLASLt refuses to sum on purpose");
   g_setenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS", "1", TRUE);
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
     for (guint d = 0; d < G_N_ELEMENTS (dtypes); d++)
