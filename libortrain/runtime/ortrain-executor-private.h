@@ -59,6 +59,8 @@ void ortrain_executor_keep_unplanned (OrtrainExecutor *self);
 OrtrainMemoryPlan *ortrain_executor_get_plan (OrtrainExecutor *self);  /* of the last bind; transfer none */
 OrtrainProgram *ortrain_executor_peek_program (OrtrainExecutor *self); /* of the last bind, with its addresses */
 guint ortrain_executor_get_n_plans (OrtrainExecutor *self);
+/* How often feeds were bound: as long as that is the same, those of the last bind are. */
+guint64 ortrain_executor_get_n_binds (OrtrainExecutor *self);
 /* How often what to keep was searched for, so that a budget is met. */
 guint ortrain_executor_get_n_searches (OrtrainExecutor *self);
 /* Puts the values of the plan of the last bind into the arena, which grows to what they need; part of a run. Until then a

@@ -558,6 +558,12 @@ ortrain_executor_get_n_plans (OrtrainExecutor *self)
   return self->entries->len;
 }
 
+guint64
+ortrain_executor_get_n_binds (OrtrainExecutor *self)
+{
+  return self->clock;
+}
+
 guint
 ortrain_executor_get_n_searches (OrtrainExecutor *self)
 {

@@ -39,7 +39,7 @@ run_request (GTask *task, gpointer source, gpointer task_data, GCancellable *can
   gpointer result = NULL;
   if (request->call->goes_on || ortrain_training_session_wait_pending (self, 0, &error))
     result = request->call->run (self, request->argument, cancellable, &error);
-  ortrain_training_session_set_submitter (self, request->caller);
+  ortrain_step_queue_replace_submitter (self->queue, request->caller);
   ortrain_training_session_leave (self);
   if (result != NULL)
     g_task_return_pointer (task, result, request->call->free_result);
@@ -72,12 +72,10 @@ start (OrtrainTrainingSession *self, const Call *call, gpointer argument, GCance
 static gpointer
 train_step (OrtrainTrainingSession *self, gpointer inputs, GCancellable *cancellable, GError **error)
 {
-  GError *local_error = NULL;
-  double loss = ortrain_training_session_run_train_step (self, inputs, cancellable, &local_error);
-  if (local_error == NULL) /* a loss may be no number without one */
-    return g_memdup2 (&loss, sizeof loss);
-  g_propagate_error (error, local_error);
-  return NULL;
+  double loss;
+  return ortrain_training_session_run_train_step (self, inputs, cancellable, &loss, error)
+             ? g_memdup2 (&loss, sizeof loss)
+             : NULL;
 }
 
 static const Call train_step_call = { train_step, g_object_unref, g_free, TRUE };

@@ -93,49 +93,6 @@ check_loss (OrtrainTrainingSession *self, double loss, GError **error)
   return FALSE;
 }
 
-/* Whether forward and backward can be submitted as one. What fails is found behind both: gradients of earlier steps, which
- * are added to in place, and parameters that move would not be as they were. */
-static gboolean
-can_join_gradients (OrtrainTrainingSession *self)
-{
-  return self->results != NULL && !self->is_repeating && !self->graph->immediate && self->n_accumulated == 0 &&
-         !ortrain_training_session_wants_phases (self) &&
-         ortrain_executor_can_join_phases (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
-}
-
-/* Forward and backward, with one wait for both. */
-static gboolean
-run_gradients (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *cancellable, double *loss,
-               GError **error)
-{
-  OrtrainExecutor *executor = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
-  OrtrainStepOutcome *result = ortrain_step_readback_get (self->results, 0);
-  const gboolean wide = self->graph->loss_dtype == ORTRAIN_DTYPE_FLOAT64;
-  ortrain_step_block_set_accumulate (step, FALSE);
-  self->has_gradients = FALSE;
-  if (!ortrain_device_context_begin (self->device_context, step, error))
-    return FALSE;
-  const gboolean submitted =
-      ortrain_executor_submit (executor, ORTRAIN_PROGRAM_GRADIENTS, ORTRAIN_PHASE_FORWARD, cancellable, error) &&
-      ortrain_executor_submit_read (executor, self->graph->loss, &result->loss, wide ? sizeof (double) : sizeof (float),
-                                    error);
-  OrtrainFault fault;
-  if (!ortrain_device_context_wait (self->device_context, &fault, submitted ? error : NULL) || !submitted)
-    return FALSE;
-  *loss = wide ? result->loss.wide : result->loss.single;
-  const guint backward = ortrain_memory_plan_get_first_backward_step (ortrain_executor_get_plan (executor));
-  if ((fault.code != ORTRAIN_FAULT_NONE && fault.step < backward &&
-       !ortrain_executor_check_fault (executor, &fault, &self->failed_item, error)) ||
-      !check_loss (self, *loss, error) || !ortrain_executor_check_fault (executor, &fault, &self->failed_item, error) ||
-      !ortrain_executor_check_feeds (executor, error))
-    return FALSE;
-  ortrain_parameter_store_zero_padding (self->store);
-  self->has_gradients = TRUE;
-  self->gradient_scale = self->loss_scale;
-  self->broken_at_once = ORTRAIN_UPDATE_NONE_BROKEN;
-  return TRUE;
-}
-
 static gboolean
 run_phases (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *cancellable, double *loss,
             GError **error)
@@ -255,79 +212,126 @@ ortrain_training_session_check_finite (OrtrainTrainingSession *self, GError **er
   return ok;
 }
 
-OrtrainTensorDict *
-ortrain_training_session_begin_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, GError **error)
+/* Whether the device may be given the bound step whole. Without an update, its gradients must not be added to others:
+ * what fails is found when both phases have run. */
+static gboolean
+can_submit_bound (OrtrainTrainingSession *self, OrtrainStepParts parts)
+{
+  OrtrainExecutor *executor = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
+  return ortrain_training_session_can_submit_steps (self, parts) && ortrain_executor_can_join_phases (executor) &&
+         (parts == ORTRAIN_STEP_PART_TRAIN || ortrain_executor_is_guarded (executor));
+}
+
+/* Binds what was converted, and lets steps end that are still under way where the memory of a plan is about to move, or
+ * where this step does not run as they do. A handler that is called then may bind other feeds. */
+static gboolean
+bind_alone (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, OrtrainStepParts parts, GError **error)
+{
+  for (;;)
+    {
+      if (!ortrain_training_session_bind_checked (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds,
+                                                  error))
+        return FALSE;
+      OrtrainExecutor *executor = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
+      OrtrainMemoryPlan *plan = ortrain_executor_get_plan (executor);
+      const guint64 n_binds = ortrain_executor_get_n_binds (executor);
+      const gboolean goes_on = plan == self->plan && can_submit_bound (self, parts);
+      if (!ortrain_executor_check_trainable (plan, error) ||
+          (!goes_on && !ortrain_training_session_wait_pending (self, 0, error)))
+        {
+          ortrain_executor_release_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
+          return FALSE;
+        }
+      if (executor == self->executors[ORTRAIN_TRAINING_RUN_TRAIN] && n_binds == ortrain_executor_get_n_binds (executor))
+        return TRUE;
+    }
+}
+
+/* Makes the plan of the bound feeds that of the session, of which signals and properties tell. */
+static void
+note_plan (OrtrainTrainingSession *self)
+{
+  OrtrainExecutor *executor = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
+  OrtrainMemoryPlan *plan = ortrain_executor_get_plan (executor);
+  if (self->last_trained != executor)
+    {
+      g_clear_pointer (&self->last_trained, ortrain_executor_free);
+      self->last_trained = executor;
+    }
+  const gboolean is_new = plan != self->plan;
+  if (!is_new && plan == self->last_plan)
+    return;
+  g_mutex_lock (&self->lock);
+  g_set_object (&self->last_plan, plan);
+  g_set_object (&self->plan, plan);
+  g_mutex_unlock (&self->lock);
+  if (is_new)
+    ortrain_training_session_emit (self, ORTRAIN_TRAINING_PLAN_CHANGED);
+}
+
+/* Checks and binds the inputs of a training step. parts: what is to run as one, if it can. Transfer full. */
+static OrtrainTensorDict *
+bind_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, OrtrainStepParts parts, GError **error)
 {
   self->failed_item = -1;
   self->failed_update = FALSE;
   if (!check_immediate (self, error))
     return NULL;
   g_autoptr (OrtrainTensorDict) feeds = ortrain_inputs_convert (self->graph->training, inputs, error);
-  if (feeds == NULL || !ortrain_model_check_files (self->model, error) ||
-      !ortrain_training_session_bind_checked (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
+  if (feeds == NULL || !ortrain_model_check_files (self->model, error) || !bind_alone (self, feeds, parts, error))
     return NULL;
-  OrtrainMemoryPlan *plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
-  if (!ortrain_executor_check_trainable (plan, error))
+  if (!ortrain_training_session_take_memory (self, error))
     {
       ortrain_executor_release_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
       return NULL;
     }
-  if (plan != self->plan)
-    {
-      /* what was submitted before has to be over before memory moves; what becomes of it may bind its own feeds again */
-      if (!ortrain_training_session_wait_pending (self, 0, error) ||
-          !ortrain_training_session_bind_checked (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds,
-                                                  error))
-        return NULL;
-      plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
-    }
-  if (!ortrain_training_session_take_memory (self, error))
-    return NULL;
-  if (self->last_trained != self->executors[ORTRAIN_TRAINING_RUN_TRAIN])
-    {
-      g_clear_pointer (&self->last_trained, ortrain_executor_free);
-      self->last_trained = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
-    }
-  if (plan != self->last_plan)
-    {
-      g_mutex_lock (&self->lock);
-      g_set_object (&self->last_plan, plan);
-      g_mutex_unlock (&self->lock);
-    }
-  if (plan != self->plan)
-    {
-      g_mutex_lock (&self->lock);
-      g_set_object (&self->plan, plan);
-      g_mutex_unlock (&self->lock);
-      ortrain_training_session_emit (self, ORTRAIN_TRAINING_PLAN_CHANGED);
-    }
+  note_plan (self);
   self->input_bytes = count_bytes (feeds);
   return g_steal_pointer (&feeds);
 }
 
-double
-ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
-                                         GCancellable *cancellable, GError **error)
+OrtrainQueuedStep *
+ortrain_training_session_begin_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, OrtrainStepParts parts,
+                                     GError **error)
 {
-  if (!ortrain_training_session_wait_pending (self, 0, error))
-    return NAN;
-  g_autoptr (OrtrainTensorDict) feeds = ortrain_training_session_begin_step (self, inputs, error);
+  OrtrainTensorDict *feeds = bind_step (self, inputs, parts, error);
   if (feeds == NULL)
-    return NAN;
+    return NULL;
+  OrtrainQueuedStep *step =
+      ortrain_training_session_queue_step (self, can_submit_bound (self, parts) ? parts : ORTRAIN_STEP_PART_TRAIN);
+  step->feeds = feeds;
+  return step;
+}
+
+/* Reads a reason for a number that is not finite by running the step once more. */
+static void
+add_reason (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, const OrtrainStepBlock *block, GError *error)
+{
+  g_autofree char *reason = explain (self, self->graph->training, feeds, ORTRAIN_PHASE_FORWARD, block);
+  if (reason == NULL)
+    return;
+  g_autofree char *message = g_steal_pointer (&error->message);
+  error->message = g_strdup_printf ("%s: %s", message, reason);
+}
+
+gboolean
+ortrain_training_session_run_bound (OrtrainTrainingSession *self, OrtrainQueuedStep *step, OrtrainTensorDict *feeds,
+                                    GCancellable *cancellable, GError **error)
+{
+  OrtrainExecutor *executor = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
   if (!ortrain_training_session_weigh (self, feeds, NULL, error) ||
       !ortrain_training_session_write_weight (self, error))
     {
-      ortrain_executor_release_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
-      return NAN;
+      ortrain_executor_release_feeds (executor);
+      return FALSE;
     }
-  OrtrainMemoryPlan *plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
+  OrtrainMemoryPlan *plan = ortrain_executor_get_plan (executor);
   double loss = NAN;
   GError *local_error = NULL;
-  OrtrainStepBlock step = ortrain_training_session_make_step (self);
+  OrtrainStepBlock block = ortrain_training_session_make_step (self);
   self->in_step = TRUE;
-  gboolean ok =
-      ortrain_parameter_store_save_buffers (self->store, 0, &local_error) &&
-      (can_join_gradients (self) ? run_gradients : run_phases) (self, &step, cancellable, &loss, &local_error);
+  gboolean ok = ortrain_parameter_store_save_buffers (self->store, step->slot, &local_error) &&
+                run_phases (self, &block, cancellable, &loss, &local_error);
   if (ok && !ortrain_model_check_files (self->model, &local_error))
     {
       /* frozen weights are read where the file is mapped: the gradients cannot be trusted, those of the steps before,
@@ -339,31 +343,65 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
   if (!ok)
     {
       ortrain_model_explain_error (self->model, &local_error);
-      ortrain_parameter_store_restore_buffers (self->store, 0);
+      ortrain_parameter_store_restore_buffers (self->store, step->slot);
     }
   if (g_error_matches (local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE))
-    {
-      g_autofree char *reason = explain (self, self->graph->training, feeds, ORTRAIN_PHASE_FORWARD, &step);
-      if (reason != NULL)
-        {
-          g_autofree char *message = g_steal_pointer (&local_error->message);
-          local_error->message = g_strdup_printf ("%s: %s", message, reason);
-        }
-    }
+    add_reason (self, feeds, &block, local_error);
   self->in_step = FALSE;
-  ortrain_executor_release_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
+  ortrain_executor_release_feeds (executor);
   if (!ok)
     {
       g_propagate_error (error, local_error);
-      return NAN;
+      return FALSE;
     }
   ortrain_training_session_count_step (self);
   g_mutex_lock (&self->lock);
   self->n_train_steps++;
   g_mutex_unlock (&self->lock);
   ortrain_training_session_note_peak (self, plan);
-  self->last_loss = ortrain_training_session_normalize (loss);
-  return self->last_loss;
+  step->result.weight = self->step_weight;
+  self->last_loss = step->result.loss = ortrain_training_session_normalize (loss);
+  return TRUE;
+}
+
+gboolean
+ortrain_training_session_repeat (OrtrainTrainingSession *self, OrtrainQueuedStep *step, OrtrainTensorDict *inputs,
+                                 GError **error)
+{
+  g_autoptr (OrtrainTensorDict) feeds = bind_step (self, inputs, step->parts, error);
+  double factor;
+  return feeds != NULL && ortrain_training_session_run_bound (self, step, feeds, NULL, error) &&
+         (step->parts == ORTRAIN_STEP_PART_TRAIN ||
+          (ortrain_training_session_get_factor (self, self->n_updates, &factor, error) &&
+           ortrain_training_session_run_update (self, step, factor, error)));
+}
+
+gboolean
+ortrain_training_session_run_begun (OrtrainTrainingSession *self, OrtrainQueuedStep *step, GCancellable *cancellable,
+                                    GError **error)
+{
+  if (can_submit_bound (self, step->parts))
+    return ortrain_training_session_submit_step (self, step, cancellable, error);
+  g_autoptr (OrtrainTensorDict) feeds = g_object_ref (step->feeds);
+  ortrain_step_queue_move (self->queue, step, ORTRAIN_STEP_RUNNING);
+  const gboolean ok = ortrain_training_session_run_bound (self, step, feeds, cancellable, error);
+  ortrain_training_session_end_step (self, step, ok);
+  return ok;
+}
+
+gboolean
+ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                         GCancellable *cancellable, double *loss, GError **error)
+{
+  *loss = NAN;
+  if (!ortrain_training_session_wait_pending (self, 0, error))
+    return FALSE;
+  OrtrainQueuedStep *step = ortrain_training_session_begin_step (self, inputs, ORTRAIN_STEP_PART_TRAIN, error);
+  if (step == NULL || !ortrain_training_session_run_begun (self, step, cancellable, error) ||
+      !ortrain_training_session_wait_pending (self, 0, error))
+    return FALSE;
+  *loss = self->last_loss;
+  return TRUE;
 }
 
 /**
@@ -400,7 +438,8 @@ ortrain_training_session_train_step (OrtrainTrainingSession *self, OrtrainTensor
 
   if (!ortrain_training_session_enter_step (self, error))
     return NAN;
-  double loss = ortrain_training_session_run_train_step (self, inputs, NULL, error);
+  double loss;
+  ortrain_training_session_run_train_step (self, inputs, NULL, &loss, error);
   ortrain_training_session_leave (self);
   return loss;
 }

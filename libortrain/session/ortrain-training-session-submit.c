@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Steps that are submitted to a device without waiting for what becomes of them.
  *
- * A step is submitted whole: forward, backward and update. What the host would look at before an update is looked at on the
- * device: a fault, or a number that a StepGuard does not let pass, stays in the fault word, and updates do nothing from
- * there on, nor do those of a step that is submitted behind it. When the host finds the fault, it puts counters and buffers
- * back to where they were before that step, and runs it again phase by phase, which ends as it does where nothing is
- * submitted ahead. */
+ * A step is submitted whole: forward and backward, with or without an update. What the host would look at before an update
+ * is looked at on the device: a fault, or a number that a StepGuard does not let pass, stays in the fault word, and updates
+ * do nothing from there on, nor do those of a step that is submitted after it. When the host finds the fault, it puts
+ * counters and buffers back to where they were before that step, and runs it again phase by phase, which ends as it does
+ * where nothing is submitted ahead. */
+#include "model/ortrain-model-private.h"
 #include "session/ortrain-training-session-private.h"
 #include "session/ortrain-training-session-signals-private.h"
 
+#include <math.h>
 #include <string.h>
 
 static gboolean
@@ -35,87 +37,109 @@ ortrain_training_session_may_skip_updates (OrtrainTrainingSession *self)
 static gboolean
 can_submit (OrtrainTrainingSession *self)
 {
-  return self->results != NULL && !self->is_repeating && !ortrain_training_session_wants_phases (self) &&
-         !ortrain_step_arena_shrinks (self->arena) && !ortrain_update_set_is_custom (self->store->updates);
+  return ortrain_step_queue_get_readback (self->queue) != NULL &&
+         !ortrain_step_queue_has (self->queue, ORTRAIN_STEP_REPEATING) && !ortrain_training_session_wants_phases (self);
+}
+
+/* An update by the host, or an arena that gives memory back between steps, needs the end of a step. */
+static gboolean
+updates_on_device (OrtrainTrainingSession *self)
+{
+  return !ortrain_step_arena_shrinks (self->arena) && !ortrain_update_set_is_custom (self->store->updates);
 }
 
 gboolean
 ortrain_training_session_can_submit_update (OrtrainTrainingSession *self)
 {
-  return can_submit (self) && self->broken_at_once == ORTRAIN_UPDATE_NONE_BROKEN &&
+  return can_submit (self) && updates_on_device (self) && self->broken_at_once == ORTRAIN_UPDATE_NONE_BROKEN &&
          ortrain_executor_can_join_phases (self->last_trained);
 }
 
 gboolean
-ortrain_training_session_can_submit_steps (OrtrainTrainingSession *self)
+ortrain_training_session_can_submit_steps (OrtrainTrainingSession *self, OrtrainStepParts parts)
 {
-  return can_submit (self) && self->n_accumulated == 0;
+  return can_submit (self) && self->n_accumulated == 0 &&
+         (parts == ORTRAIN_STEP_PART_TRAIN ? !self->graph->immediate : updates_on_device (self));
 }
 
 guint
 ortrain_training_session_get_n_submitted (OrtrainTrainingSession *self)
 {
-  guint n = 0;
-  for (guint i = 0; i < G_N_ELEMENTS (self->submitted); i++)
-    n += self->submitted[i].is_open;
-  return n;
+  return ortrain_step_queue_get_n_open (self->queue);
 }
 
 /* ---- submitting ---- */
 
-/* Copies of what an update, or a whole step, has found, and the mark behind them. */
+/* Copies of what an update, or a whole step, has found, and the mark after them. */
 static gboolean
-read_results (OrtrainTrainingSession *self, guint slot, GError **error)
+read_results (OrtrainTrainingSession *self, const OrtrainQueuedStep *step, GError **error)
 {
   const OrtrainTrainingGraph *graph = self->graph;
-  const OrtrainSubmittedStep *submitted = &self->submitted[slot];
   OrtrainExecutor *executor = self->last_trained;
-  OrtrainStepOutcome *result = ortrain_step_readback_get (self->results, slot);
+  OrtrainStepReadback *readback = ortrain_step_queue_get_readback (self->queue);
+  OrtrainStepOutcome *result = ortrain_step_readback_get (readback, step->slot);
   const gsize loss_bytes = graph->loss_dtype == ORTRAIN_DTYPE_FLOAT64 ? sizeof (double) : sizeof (float);
-  const gboolean at_once = submitted->has_step && graph->broken_at_once != NULL;
+  const gboolean trains = (step->parts & ORTRAIN_STEP_PART_TRAIN) != 0;
+  const gboolean updates = (step->parts & ORTRAIN_STEP_PART_UPDATE) != 0;
+  const gboolean at_once = trains && updates && graph->broken_at_once != NULL;
   result->broken = ORTRAIN_UPDATE_NONE_BROKEN;
-  result->broken_at_once = submitted->has_step ? ORTRAIN_UPDATE_NONE_BROKEN : submitted->broken_at_once;
-  return (!submitted->has_step ||
-          ortrain_executor_submit_read (executor, graph->loss, &result->loss, loss_bytes, error)) &&
-         (!submitted->has_norm ||
+  result->broken_at_once = trains ? ORTRAIN_UPDATE_NONE_BROKEN : step->broken_at_once;
+  return (!trains || ortrain_executor_submit_read (executor, graph->loss, &result->loss, loss_bytes, error)) &&
+         (!step->has_norm ||
           ortrain_executor_submit_read (executor, graph->norm, &result->norm, sizeof result->norm, error)) &&
-         (graph->broken == NULL ||
+         (!updates || graph->broken == NULL ||
           ortrain_executor_submit_read (executor, graph->broken, &result->broken, sizeof result->broken, error)) &&
          (!at_once || ortrain_executor_submit_read (executor, graph->broken_at_once, &result->broken_at_once,
                                                     sizeof result->broken_at_once, error)) &&
-         (graph->overflows == NULL ||
+         (!updates || graph->overflows == NULL ||
           ortrain_parameter_store_submit_read_scaler (self->store, &result->scaler, error)) &&
          ortrain_device_context_read_fault (self->device_context, &result->fault, error) &&
-         ortrain_step_readback_mark (self->results, slot, error);
+         ortrain_step_readback_mark (readback, step->slot, error);
 }
 
-static OrtrainSubmittedStep *
-begin_submitted (OrtrainTrainingSession *self, guint *slot)
+OrtrainQueuedStep *
+ortrain_training_session_queue_step (OrtrainTrainingSession *self, OrtrainStepParts parts)
 {
-  *slot = self->next_slot;
-  OrtrainSubmittedStep *submitted = &self->submitted[*slot];
-  g_clear_object (&submitted->feeds);
-  *submitted = (OrtrainSubmittedStep){
-    .has_norm = clips (self) || self->graph->overflows != NULL,
-    .stops = ortrain_training_options_get_stop_on_nan (self->options),
-    .n_train_steps = self->n_train_steps,
-    .n_updates = self->n_updates,
-    .gradient_scale = self->loss_scale,
-    .broken_at_once = self->broken_at_once,
-  };
-  return submitted;
+  OrtrainQueuedStep *step = ortrain_step_queue_begin (self->queue, parts);
+  step->has_norm = (parts & ORTRAIN_STEP_PART_UPDATE) != 0 && (clips (self) || self->graph->overflows != NULL);
+  step->stops = ortrain_training_options_get_stop_on_nan (self->options);
+  step->n_train_steps = self->n_train_steps;
+  step->n_updates = self->n_updates;
+  step->gradient_scale = self->loss_scale;
+  step->broken_at_once = self->broken_at_once;
+  if (parts == ORTRAIN_STEP_PART_UPDATE)
+    {
+      step->result.loss = self->last_loss;
+      step->result.weight = self->step_weight;
+    }
+  return step;
 }
 
-/* It counts from now on; what fails is taken back. */
+void
+ortrain_training_session_end_step (OrtrainTrainingSession *self, OrtrainQueuedStep *step, gboolean ok)
+{
+  const gboolean updates = (step->parts & ORTRAIN_STEP_PART_UPDATE) != 0;
+  step->result.n_updates = step->n_updates + (ok && updates && !step->is_left_out ? 1 : 0);
+  step->result.item = self->failed_item;
+  if (!ok)
+    step->result.loss = NAN;
+  ortrain_step_queue_end (self->queue, step,
+                          !ok                 ? ORTRAIN_STEP_FAILED
+                          : step->is_left_out ? ORTRAIN_STEP_SKIPPED
+                                              : ORTRAIN_STEP_DONE);
+}
+
+/* A step with an update counts from now on, as the next one is submitted before its end is known; what fails is taken back.
+ * One without is waited for. */
 static void
-end_submitted (OrtrainTrainingSession *self, OrtrainSubmittedStep *submitted)
+count_submitted (OrtrainTrainingSession *self, OrtrainQueuedStep *step)
 {
-  submitted->is_open = TRUE;
-  g_atomic_pointer_set (&self->submitter, g_thread_self ());
-  self->next_slot = (self->next_slot + 1) % G_N_ELEMENTS (self->submitted);
+  ortrain_step_queue_submit (self->queue, step);
+  if (step->parts == ORTRAIN_STEP_PART_TRAIN)
+    return;
   self->n_accumulated = 0;
   g_mutex_lock (&self->lock);
-  self->n_train_steps += submitted->has_step;
+  self->n_train_steps += (step->parts & ORTRAIN_STEP_PART_TRAIN) != 0;
   self->n_updates++;
   g_mutex_unlock (&self->lock);
 }
@@ -125,20 +149,16 @@ end_submitted (OrtrainTrainingSession *self, OrtrainSubmittedStep *submitted)
 static gboolean
 previous_update_unknown (OrtrainTrainingSession *self)
 {
-  gboolean may = FALSE;
   G_STATIC_ASSERT (ORTRAIN_N_STEP_RESULTS == 2);
-  for (guint i = 0; i < G_N_ELEMENTS (self->submitted); i++)
-    {
-      const OrtrainSubmittedStep *submitted = &self->submitted[i];
-      const gboolean fails = submitted->has_step && submitted->stops && self->graph->overflows == NULL;
-      may = may || (submitted->is_open && submitted->has_norm && !fails);
-    }
-  return may;
+  const OrtrainQueuedStep *step = ortrain_step_queue_peek_oldest (self->queue);
+  const gboolean fails =
+      step != NULL && (step->parts & ORTRAIN_STEP_PART_TRAIN) != 0 && step->stops && self->graph->overflows == NULL;
+  return step != NULL && step->has_norm && !fails;
 }
 
 /* From memory that the device copies from while the host goes on. */
 static gboolean
-write_scalars (OrtrainTrainingSession *self, guint slot, double factor, double mean, GError **error)
+write_scalars (OrtrainTrainingSession *self, const OrtrainQueuedStep *step, double factor, double mean, GError **error)
 {
   const double max_norm = self->graph->immediate ? 0.0 : ortrain_training_options_get_max_grad_norm (self->options);
   const double *scalars =
@@ -151,214 +171,205 @@ write_scalars (OrtrainTrainingSession *self, guint slot, double factor, double m
         return FALSE;
       ortrain_update_set_fill_skipped (self->store->updates, self->n_updates, factor);
     }
-  double *told = ortrain_step_readback_get_scalars (self->results, slot);
+  double *told = ortrain_step_readback_get_scalars (ortrain_step_queue_get_readback (self->queue), step->slot);
   memcpy (told, scalars, ortrain_update_set_get_n_written (self->store->updates) * sizeof *told);
   return ortrain_parameter_store_write_scalars (self->store, told, error);
 }
 
 /* The same for the scalars of a step. */
 static const OrtrainStepBlock *
-write_step_block (OrtrainTrainingSession *self, guint slot, gboolean guards)
+write_step_block (OrtrainTrainingSession *self, const OrtrainQueuedStep *step)
 {
-  OrtrainStepBlock *told = &ortrain_step_readback_get (self->results, slot)->step;
+  OrtrainStepBlock *told = &ortrain_step_readback_get (ortrain_step_queue_get_readback (self->queue), step->slot)->step;
   *told = ortrain_training_session_make_step (self);
-  told->guards = guards;
+  told->guards = step->stops && step->parts == (ORTRAIN_STEP_PART_TRAIN | ORTRAIN_STEP_PART_UPDATE);
   return told;
 }
 
+/* Counts a step that the device has taken; another one ends here. */
+static gboolean
+finish_submission (OrtrainTrainingSession *self, OrtrainQueuedStep *step, gboolean ok)
+{
+  if (ok)
+    count_submitted (self, step);
+  else
+    {
+      ortrain_device_context_wait (self->device_context, NULL, NULL);
+      ortrain_training_session_end_step (self, step, FALSE);
+    }
+  return ok;
+}
+
 gboolean
-ortrain_training_session_submit_update (OrtrainTrainingSession *self, double factor, GError **error)
+ortrain_training_session_submit_update (OrtrainTrainingSession *self, OrtrainQueuedStep *step, double factor,
+                                        GError **error)
 {
   const double mean = ortrain_training_session_get_mean_factor (self);
-  guint slot;
-  OrtrainSubmittedStep *submitted = begin_submitted (self, &slot);
   const gboolean ok =
-      (self->graph->immediate || write_scalars (self, slot, factor, mean, error)) &&
-      ortrain_device_context_begin (self->device_context, write_step_block (self, slot, FALSE), error) &&
+      (self->graph->immediate || write_scalars (self, step, factor, mean, error)) &&
+      ortrain_device_context_begin (self->device_context, write_step_block (self, step), error) &&
       ortrain_executor_submit (self->last_trained, ORTRAIN_PROGRAM_PHASE, ORTRAIN_PHASE_UPDATE, NULL, error) &&
-      read_results (self, slot, error);
-  if (ok)
-    end_submitted (self, submitted);
-  else
-    ortrain_device_context_wait (self->device_context, NULL, NULL);
-  return ok;
+      read_results (self, step, error);
+  return finish_submission (self, step, ok);
 }
 
 /* The calls of a step. Rows of padding are no part of the plan: they lie between two ranges. */
 static gboolean
-submit_calls (OrtrainTrainingSession *self, GError **error)
+submit_calls (OrtrainTrainingSession *self, OrtrainStepParts parts, GCancellable *cancellable, GError **error)
 {
   OrtrainExecutor *executor = self->last_trained;
-  if (!has_padding (self->store))
-    return ortrain_executor_submit (executor, ORTRAIN_PROGRAM_STEP, ORTRAIN_PHASE_FORWARD, NULL, error);
-  if (!ortrain_executor_submit (executor, ORTRAIN_PROGRAM_GRADIENTS, ORTRAIN_PHASE_FORWARD, NULL, error))
+  const gboolean updates = (parts & ORTRAIN_STEP_PART_UPDATE) != 0;
+  if (updates && !has_padding (self->store))
+    return ortrain_executor_submit (executor, ORTRAIN_PROGRAM_STEP, ORTRAIN_PHASE_FORWARD, cancellable, error);
+  if (!ortrain_executor_submit (executor, ORTRAIN_PROGRAM_GRADIENTS, ORTRAIN_PHASE_FORWARD, cancellable, error))
     return FALSE;
   ortrain_parameter_store_zero_padding (self->store);
-  return ortrain_executor_submit (executor, ORTRAIN_PROGRAM_PHASE, ORTRAIN_PHASE_UPDATE, NULL, error);
+  return !updates ||
+         ortrain_executor_submit (executor, ORTRAIN_PROGRAM_PHASE, ORTRAIN_PHASE_UPDATE, cancellable, error);
 }
 
+/* Tells the device the scalars of a step, and gives it the calls. */
 static gboolean
-submit_step (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, GError **error)
+submit_whole (OrtrainTrainingSession *self, OrtrainQueuedStep *step, GCancellable *cancellable, GError **error)
 {
   double factor;
-  if (!ortrain_training_session_get_factor (self, self->n_updates, &factor, error) ||
-      !ortrain_training_session_weigh (self, feeds, NULL, error) ||
+  const gboolean goes_on = ortrain_step_queue_get_n_open (self->queue) > 0;
+  if ((step->parts & ORTRAIN_STEP_PART_UPDATE) != 0 &&
+      (!ortrain_training_session_get_factor (self, self->n_updates, &factor, error) ||
+       !write_scalars (self, step, factor, 1.0, error)))
+    return FALSE;
+  if (!ortrain_training_session_weigh (self, step->feeds, NULL, error) ||
       !ortrain_training_session_write_weight (self, error))
     return FALSE;
-  const gboolean goes_on = ortrain_training_session_get_n_submitted (self) > 0;
-  guint slot;
-  OrtrainSubmittedStep *submitted = begin_submitted (self, &slot);
-  const OrtrainStepBlock *step = write_step_block (self, slot, submitted->stops);
-  submitted->has_step = TRUE;
+  step->result.weight = self->step_weight;
+  const OrtrainStepBlock *block = write_step_block (self, step);
   self->has_gradients = FALSE;
-  const gboolean ok = write_scalars (self, slot, factor, 1.0, error) &&
-                      ortrain_parameter_store_save_buffers (self->store, slot, error) &&
+  const gboolean ok = ortrain_parameter_store_save_buffers (self->store, step->slot, error) &&
                       (goes_on ? ortrain_device_context_begin_chained
-                               : ortrain_device_context_begin) (self->device_context, step, error) &&
-                      submit_calls (self, error) && read_results (self, slot, error);
-  if (!ok)
+                               : ortrain_device_context_begin) (self->device_context, block, error) &&
+                      submit_calls (self, step->parts, cancellable, error) && read_results (self, step, error);
+  if (ok)
+    return TRUE;
+  ortrain_device_context_wait (self->device_context, NULL, NULL);
+  ortrain_parameter_store_restore_buffers (self->store, step->slot);
+  return FALSE;
+}
+
+gboolean
+ortrain_training_session_submit_step (OrtrainTrainingSession *self, OrtrainQueuedStep *step, GCancellable *cancellable,
+                                      GError **error)
+{
+  OrtrainExecutor *executor = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
+  OrtrainMemoryPlan *plan = ortrain_executor_get_plan (executor);
+  self->in_step = TRUE;
+  const gboolean ok = submit_whole (self, step, cancellable, error);
+  self->in_step = FALSE;
+  if (ok)
     {
-      ortrain_device_context_wait (self->device_context, NULL, NULL);
-      ortrain_parameter_store_restore_buffers (self->store, slot);
-      return FALSE;
+      step->feed_slot = self->input_staging != NULL ? ortrain_input_staging_get_current (self->input_staging) : 0;
+      self->has_gradients = TRUE;
+      self->gradient_scale = step->gradient_scale;
+      self->broken_at_once = ORTRAIN_UPDATE_NONE_BROKEN;
     }
-  submitted->weight = self->step_weight;
-  submitted->feeds = g_object_ref (feeds);
-  submitted->feed_slot = self->input_staging != NULL ? ortrain_input_staging_get_current (self->input_staging) : 0;
-  self->has_gradients = TRUE;
-  self->gradient_scale = submitted->gradient_scale;
-  end_submitted (self, submitted);
-  return TRUE;
+  finish_submission (self, step, ok);
+  ortrain_executor_release_feeds (executor);
+  ortrain_training_session_note_peak (self, plan);
+  return ok;
 }
 
 gboolean
 ortrain_training_session_run_train_and_update (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
                                                GCancellable *cancellable, GError **error)
 {
-  const gboolean submits = ortrain_training_session_can_submit_steps (self);
-  self->failed_behind = FALSE;
-  if (!ortrain_training_session_wait_pending (self, submits ? 1 : 0, error) ||
+  const OrtrainStepParts parts = ORTRAIN_STEP_PART_TRAIN | ORTRAIN_STEP_PART_UPDATE;
+  const guint n_under_way = ortrain_training_session_can_submit_steps (self, parts) ? 1 : 0;
+  if (!ortrain_training_session_wait_pending (self, n_under_way, error) ||
       g_cancellable_set_error_if_cancelled (cancellable, error))
     return FALSE;
-  if (submits)
-    {
-      g_autoptr (OrtrainTensorDict) feeds = ortrain_training_session_begin_step (self, inputs, error);
-      OrtrainExecutor *executor = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
-      if (feeds == NULL)
-        return FALSE;
-      if (ortrain_executor_can_join_phases (executor) && ortrain_executor_is_guarded (executor))
-        {
-          OrtrainMemoryPlan *plan = ortrain_executor_get_plan (executor);
-          self->in_step = TRUE;
-          const gboolean ok = submit_step (self, feeds, error);
-          self->in_step = FALSE;
-          ortrain_executor_release_feeds (executor);
-          ortrain_training_session_note_peak (self, plan);
-          return ok;
-        }
-      ortrain_executor_release_feeds (executor);
-    }
-  g_autoptr (GError) local_error = NULL;
-  ortrain_training_session_run_train_step (self, inputs, cancellable, &local_error);
-  if (local_error != NULL)
-    {
-      g_propagate_error (error, g_steal_pointer (&local_error));
-      return FALSE;
-    }
-  return ortrain_training_session_run_optimizer_step (self, error);
+  OrtrainQueuedStep *step = ortrain_training_session_begin_step (self, inputs, parts, error);
+  if (step == NULL)
+    return FALSE;
+  const gboolean updates = step->parts == parts;
+  return ortrain_training_session_run_begun (self, step, updates ? NULL : cancellable, error) &&
+         (updates || ortrain_training_session_run_optimizer_step (self, error));
 }
 
 /* ---- what became of them ---- */
 
 static void
-rollback_counters (OrtrainTrainingSession *self, const OrtrainSubmittedStep *submitted, guint64 n_more)
+rollback_counters (OrtrainTrainingSession *self, const OrtrainQueuedStep *step, guint64 n_more)
 {
   g_mutex_lock (&self->lock);
-  self->n_train_steps = submitted->n_train_steps + (submitted->has_step ? n_more : 0);
-  self->n_updates = submitted->n_updates + n_more;
+  self->n_train_steps = step->n_train_steps + ((step->parts & ORTRAIN_STEP_PART_TRAIN) != 0 ? n_more : 0);
+  self->n_updates = step->n_updates + n_more;
   g_mutex_unlock (&self->lock);
 }
 
-/* The step that was submitted behind this one, which has had no effect but on buffers; NULL: there is none. */
-static OrtrainSubmittedStep *
-find_next (OrtrainTrainingSession *self, guint slot)
-{
-  OrtrainSubmittedStep *next = &self->submitted[(slot + 1) % G_N_ELEMENTS (self->submitted)];
-  return next->is_open ? next : NULL;
-}
-
-/* Runs a step again, phase by phase. */
+/* Runs a step again, phase by phase, as the options say now. */
 static gboolean
-repeat (OrtrainTrainingSession *self, const OrtrainSubmittedStep *submitted, GError **error)
+repeat (OrtrainTrainingSession *self, OrtrainQueuedStep *step, GError **error)
 {
-  g_autoptr (GError) local_error = NULL;
-  g_autoptr (OrtrainTensorDict) feeds = g_object_ref (submitted->feeds);
+  g_autoptr (OrtrainTensorDict) feeds = g_object_ref (step->feeds);
+  ortrain_step_queue_move (self->queue, step, ORTRAIN_STEP_REPEATING);
+  step->stops = ortrain_training_options_get_stop_on_nan (self->options);
   if (self->input_staging != NULL)
     {
       OrtrainTensorDict *staged = ortrain_executor_make_staged_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN],
-                                                                      submitted->feed_slot, feeds, error);
+                                                                      step->feed_slot, feeds, error);
       if (staged == NULL)
         return FALSE;
       g_set_object (&feeds, staged);
       g_object_unref (staged);
     }
-  self->is_repeating = TRUE;
-  ortrain_training_session_run_train_step (self, feeds, NULL, &local_error);
-  const gboolean ok = local_error == NULL && ortrain_training_session_run_optimizer_step (self, &local_error);
-  self->is_repeating = FALSE;
-  if (!ok)
-    g_propagate_error (error, g_steal_pointer (&local_error));
-  return ok;
+  return ortrain_training_session_repeat (self, step, feeds, error);
 }
 
 static gboolean
-rerun_failed_step (OrtrainTrainingSession *self, guint slot, GError **error)
+rerun_failed_step (OrtrainTrainingSession *self, OrtrainQueuedStep *step, GError **error)
 {
-  const OrtrainSubmittedStep *submitted = &self->submitted[slot];
-  OrtrainSubmittedStep *next = find_next (self, slot);
+  OrtrainQueuedStep *next = ortrain_step_queue_peek_after (self->queue, step);
   if (!ortrain_device_context_wait (self->device_context, NULL, error))
     return FALSE;
-  rollback_counters (self, submitted, 0);
-  ortrain_parameter_store_restore_buffers (self->store, slot);
+  rollback_counters (self, step, 0);
+  ortrain_parameter_store_restore_buffers (self->store, step->slot);
   self->has_gradients = FALSE;
-  const gboolean ok = repeat (self, submitted, error);
-  if (next != NULL)
-    {
-      next->is_dropped = ok;
-      next->is_open = ok;
-    }
+  const gboolean ok = repeat (self, step, error);
+  if (next != NULL && ok)
+    ortrain_step_queue_move (self->queue, next, ORTRAIN_STEP_DROPPED);
+  else if (next != NULL)
+    ortrain_step_queue_end (self->queue, next, ORTRAIN_STEP_DISCARDED);
   return ok;
 }
 
 static gboolean
-fail_parameters (OrtrainTrainingSession *self, guint slot, gint64 broken, GError **error)
+fail_parameters (OrtrainTrainingSession *self, OrtrainQueuedStep *step, gint64 broken, GError **error)
 {
-  OrtrainSubmittedStep *next = find_next (self, slot);
-  rollback_counters (self, &self->submitted[slot], 1);
+  OrtrainQueuedStep *next = ortrain_step_queue_peek_after (self->queue, step);
+  rollback_counters (self, step, 1);
   if (next != NULL && ortrain_device_context_wait (self->device_context, NULL, error))
     {
-      ortrain_parameter_store_restore_buffers (self->store, (slot + 1) % G_N_ELEMENTS (self->submitted));
+      ortrain_parameter_store_restore_buffers (self->store, next->slot);
       self->has_gradients = FALSE; /* they are those of the next step */
-      next->is_open = FALSE;
+      ortrain_step_queue_end (self->queue, next, ORTRAIN_STEP_DISCARDED);
     }
   return ortrain_training_session_refuse_parameters (self, (guint) broken, error);
 }
 
-/* What the step behind this one was submitted with was not known then. */
+/* The step after this one was submitted before the scale was known. */
 static void
-note_scaler (OrtrainTrainingSession *self, guint slot, const OrtrainScalerState *scaler)
+note_scaler (OrtrainTrainingSession *self, const OrtrainQueuedStep *step, const OrtrainScalerState *scaler)
 {
-  OrtrainSubmittedStep *next = find_next (self, slot);
+  OrtrainQueuedStep *next = ortrain_step_queue_peek_after (self->queue, step);
   ortrain_training_session_note_scaler (self, scaler);
   if (next != NULL)
     self->gradient_scale = next->gradient_scale = self->loss_scale;
 }
 
 static void
-note_left_out (OrtrainTrainingSession *self, guint slot)
+note_left_out (OrtrainTrainingSession *self, OrtrainQueuedStep *step)
 {
-  OrtrainSubmittedStep *next = find_next (self, slot);
-  self->submitted[slot].is_left_out = TRUE;
+  OrtrainQueuedStep *next = ortrain_step_queue_peek_after (self->queue, step);
+  step->is_left_out = TRUE;
   g_mutex_lock (&self->lock);
   self->n_updates--;
   self->n_skipped++;
@@ -367,88 +378,119 @@ note_left_out (OrtrainTrainingSession *self, guint slot)
     next->n_updates--;
 }
 
+/* The norm of the gradients, which says whether there was an update. */
+static gboolean
+look_at_norm (OrtrainTrainingSession *self, OrtrainQueuedStep *step, double norm, GError **error)
+{
+  step->result.norm = ortrain_training_session_normalize (norm);
+  g_mutex_lock (&self->lock);
+  self->last_gradient_norm = step->result.norm;
+  g_mutex_unlock (&self->lock);
+  if (isfinite (norm))
+    return TRUE;
+  note_left_out (self, step);
+  ortrain_training_session_emit (self, ORTRAIN_TRAINING_OVERFLOW);
+  return !step->stops || ortrain_training_session_is_overflow_expected (self, step->gradient_scale) ||
+         ortrain_training_session_refuse_gradients (self, norm, error);
+}
+
+/* A step without an update: files that it has read must be as they were, or its gradients cannot be trusted. */
+static gboolean
+count_gradients (OrtrainTrainingSession *self, OrtrainQueuedStep *step, GError **error)
+{
+  GError *local_error = NULL;
+  if (ortrain_model_check_files (self->model, &local_error) &&
+      ortrain_executor_check_feeds (self->last_trained, &local_error))
+    {
+      ortrain_training_session_count_step (self);
+      g_mutex_lock (&self->lock);
+      self->n_train_steps++;
+      g_mutex_unlock (&self->lock);
+      return TRUE;
+    }
+  ortrain_parameter_store_restore_buffers (self->store, step->slot);
+  self->has_gradients = FALSE;
+  ortrain_model_explain_error (self->model, &local_error);
+  g_propagate_error (error, local_error);
+  return FALSE;
+}
+
 /* Results that are there. */
 static gboolean
-look_at (OrtrainTrainingSession *self, guint slot, GError **error)
+look_at (OrtrainTrainingSession *self, OrtrainQueuedStep *step, GError **error)
 {
-  const OrtrainSubmittedStep *submitted = &self->submitted[slot];
-  const OrtrainStepOutcome *result = ortrain_step_readback_get (self->results, slot);
+  const OrtrainStepOutcome *result =
+      ortrain_step_readback_get (ortrain_step_queue_get_readback (self->queue), step->slot);
   const gint64 broken = MIN (result->broken, result->broken_at_once);
-  if (result->fault.code != ORTRAIN_FAULT_NONE && broken == ORTRAIN_UPDATE_NONE_BROKEN)
-    return submitted->has_step ? rerun_failed_step (self, slot, error)
-                               : ortrain_executor_check_fault (self->last_trained, &result->fault, NULL, error);
-  if (submitted->has_step)
+  const gboolean trains = (step->parts & ORTRAIN_STEP_PART_TRAIN) != 0;
+  const gboolean updates = (step->parts & ORTRAIN_STEP_PART_UPDATE) != 0;
+  const double loss = self->graph->loss_dtype == ORTRAIN_DTYPE_FLOAT64 ? result->loss.wide : result->loss.single;
+  const gboolean has_fault = result->fault.code != ORTRAIN_FAULT_NONE && broken == ORTRAIN_UPDATE_NONE_BROKEN;
+  if (has_fault && !trains)
+    return ortrain_executor_check_fault (self->last_trained, &result->fault, NULL, error);
+  if (has_fault || (!updates && step->stops && !isfinite (loss)))
+    return rerun_failed_step (self, step, error);
+  if (trains)
     {
-      const double loss = self->graph->loss_dtype == ORTRAIN_DTYPE_FLOAT64 ? result->loss.wide : result->loss.single;
-      self->last_loss = ortrain_training_session_normalize (loss);
+      self->last_loss = step->result.loss = ortrain_training_session_normalize (loss);
       if (!isfinite (loss))
         ortrain_training_session_emit (self, ORTRAIN_TRAINING_NOT_FINITE);
     }
+  if (!updates)
+    return count_gradients (self, step, error);
   if (self->graph->overflows != NULL)
-    note_scaler (self, slot, &result->scaler);
-  if (submitted->has_norm)
-    {
-      g_mutex_lock (&self->lock);
-      self->last_gradient_norm = ortrain_training_session_normalize (result->norm);
-      g_mutex_unlock (&self->lock);
-    }
-  if (submitted->has_norm && !isfinite (result->norm))
-    {
-      note_left_out (self, slot);
-      ortrain_training_session_emit (self, ORTRAIN_TRAINING_OVERFLOW);
-      if (submitted->stops && !ortrain_training_session_is_overflow_expected (self, submitted->gradient_scale))
-        return ortrain_training_session_refuse_gradients (self, result->norm, error);
-    }
-  return broken == ORTRAIN_UPDATE_NONE_BROKEN || !submitted->stops || fail_parameters (self, slot, broken, error);
+    note_scaler (self, step, &result->scaler);
+  if (step->has_norm && !look_at_norm (self, step, result->norm, error))
+    return FALSE;
+  return broken == ORTRAIN_UPDATE_NONE_BROKEN || !step->stops || fail_parameters (self, step, broken, error);
+}
+
+/* The device has not answered: neither it nor a step after it counts. */
+static void
+lose_steps (OrtrainTrainingSession *self, OrtrainQueuedStep *step)
+{
+  OrtrainQueuedStep *next = ortrain_step_queue_peek_after (self->queue, step);
+  rollback_counters (self, step, 0);
+  self->has_gradients = FALSE;
+  if (next != NULL)
+    ortrain_step_queue_end (self->queue, next, ORTRAIN_STEP_DISCARDED);
 }
 
 static gboolean
-settle_one (OrtrainTrainingSession *self, GError **error)
+end_oldest (OrtrainTrainingSession *self, GError **error)
 {
-  const guint n_open = ortrain_training_session_get_n_submitted (self);
-  const guint slot = (self->next_slot + G_N_ELEMENTS (self->submitted) - n_open) % G_N_ELEMENTS (self->submitted);
-  OrtrainSubmittedStep *submitted = &self->submitted[slot];
+  OrtrainQueuedStep *step = ortrain_step_queue_peek_oldest (self->queue);
   gboolean ok;
   self->failed_item = -1;
-  self->is_settling = TRUE;
-  if (submitted->is_dropped)
-    {
-      submitted->is_open = submitted->is_dropped = FALSE;
-      ok = repeat (self, submitted, error);
-    }
+  if (step->state == ORTRAIN_STEP_DROPPED)
+    ok = repeat (self, step, error);
   else
     {
-      ok = ortrain_step_readback_await (self->results, slot, error);
-      submitted->is_open = FALSE;
-      ok = ok && look_at (self, slot, error);
+      ok = ortrain_step_readback_await (ortrain_step_queue_get_readback (self->queue), step->slot, error);
+      ortrain_step_queue_move (self->queue, step, ORTRAIN_STEP_ENDING);
+      if (ok)
+        ok = look_at (self, step, error);
+      else
+        lose_steps (self, step);
     }
-  self->is_settling = FALSE;
-  submitted->loss = ok && submitted->has_step ? self->last_loss : NAN;
-  self->failed_behind = !ok;
-  g_clear_object (&submitted->feeds);
+  ortrain_training_session_end_step (self, step, ok);
   return ok;
-}
-
-/* A step that has to be run before any other. */
-static gboolean
-has_dropped (OrtrainTrainingSession *self)
-{
-  for (guint i = 0; i < G_N_ELEMENTS (self->submitted); i++)
-    if (self->submitted[i].is_open && self->submitted[i].is_dropped)
-      return TRUE;
-  return FALSE;
 }
 
 gboolean
 ortrain_training_session_wait_pending (OrtrainTrainingSession *self, guint n, GError **error)
 {
-  if (G_UNLIKELY (self->outcome != NULL))
+  GError *stored = ortrain_step_queue_steal_error (self->queue);
+  if (G_UNLIKELY (stored != NULL))
     {
-      g_propagate_error (error, g_steal_pointer (&self->outcome));
+      g_propagate_error (error, stored);
       return FALSE;
     }
-  while (!self->is_repeating && (ortrain_training_session_get_n_submitted (self) > n || has_dropped (self)))
-    if (!settle_one (self, error))
+  /* a step that was dropped has to be run before any other */
+  while (
+      !ortrain_step_queue_has (self->queue, ORTRAIN_STEP_REPEATING) &&
+      (ortrain_step_queue_get_n_open (self->queue) > n || ortrain_step_queue_has (self->queue, ORTRAIN_STEP_DROPPED)))
+    if (!end_oldest (self, error))
       return FALSE;
   return TRUE;
 }
@@ -457,35 +499,19 @@ void
 ortrain_training_session_store_pending_error (OrtrainTrainingSession *self)
 {
   GError *error = NULL;
-  if (self->outcome == NULL && !self->in_step && !self->is_settling &&
-      !ortrain_training_session_wait_pending (self, 0, &error))
-    self->outcome = error;
-}
-
-void
-ortrain_training_session_set_submitter (OrtrainTrainingSession *self, GThread *thread)
-{
-  g_atomic_pointer_compare_and_exchange (&self->submitter, g_thread_self (), thread);
+  const gboolean is_ending = ortrain_step_queue_has (self->queue, ORTRAIN_STEP_ENDING) ||
+                             ortrain_step_queue_has (self->queue, ORTRAIN_STEP_REPEATING);
+  if (!self->in_step && !is_ending && !ortrain_training_session_wait_pending (self, 0, &error))
+    ortrain_step_queue_store_error (self->queue, error);
 }
 
 void
 ortrain_training_session_try_wait_pending (OrtrainTrainingSession *self)
 {
-  if (g_atomic_pointer_get (&self->submitter) != g_thread_self () || !ortrain_training_session_enter_step (self, NULL))
+  if (!ortrain_step_queue_is_submitter (self->queue) || !ortrain_training_session_enter_step (self, NULL))
     return;
   ortrain_training_session_store_pending_error (self);
   ortrain_training_session_leave (self);
-}
-
-void
-ortrain_training_session_discard_pending (OrtrainTrainingSession *self)
-{
-  for (guint i = 0; i < G_N_ELEMENTS (self->submitted); i++)
-    {
-      self->submitted[i].is_open = FALSE;
-      g_clear_object (&self->submitted[i].feeds);
-    }
-  g_clear_error (&self->outcome);
 }
 
 /* ---- calls ---- */

@@ -114,8 +114,8 @@ run_custom_update (OrtrainTrainingSession *self, double scale, GError **error)
 
 /* Moves what has not moved yet. overflow: the gradients are not finite, and nothing has moved. */
 static gboolean
-run_update (OrtrainTrainingSession *self, double factor, double *norm, gboolean *overflow, gint64 *broken,
-            GError **error)
+update_parameters (OrtrainTrainingSession *self, double factor, double *norm, gboolean *overflow, gint64 *broken,
+                   GError **error)
 {
   OrtrainUpdateSet *updates = self->store->updates;
   const double max_norm = ortrain_training_options_get_max_grad_norm (self->options);
@@ -177,6 +177,37 @@ ortrain_training_session_is_overflow_expected (const OrtrainTrainingSession *sel
 }
 
 gboolean
+ortrain_training_session_run_update (OrtrainTrainingSession *self, OrtrainQueuedStep *step, double factor,
+                                     GError **error)
+{
+  double norm = 0;
+  gint64 broken = ORTRAIN_UPDATE_NONE_BROKEN;
+  gboolean overflow = FALSE;
+  self->in_step = TRUE;
+  ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_PRE_UPDATE);
+  gboolean ok = update_parameters (self, factor, &norm, &overflow, &broken, error);
+  if (ok)
+    {
+      step->result.norm = ortrain_training_session_normalize (norm);
+      step->is_left_out = overflow;
+      self->n_accumulated = 0;
+      g_mutex_lock (&self->lock);
+      *(overflow ? &self->n_skipped : &self->n_updates) += 1;
+      g_mutex_unlock (&self->lock);
+      ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_POST_UPDATE);
+      if (overflow)
+        ortrain_training_session_emit (self, ORTRAIN_TRAINING_OVERFLOW);
+      if (overflow && !ortrain_training_session_is_overflow_expected (self, self->gradient_scale) && step->stops)
+        ok = ortrain_training_session_refuse_gradients (self, norm, error);
+      if (broken != ORTRAIN_UPDATE_NONE_BROKEN && step->stops)
+        ok = ortrain_training_session_refuse_parameters (self, (guint) broken, error);
+    }
+  self->in_step = FALSE;
+  ortrain_step_arena_end_run (self->arena);
+  return ok;
+}
+
+gboolean
 ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GError **error)
 {
   self->failed_item = -1;
@@ -191,31 +222,12 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
   double factor;
   if (!ortrain_training_session_get_factor (self, self->n_updates, &factor, error))
     return FALSE;
+  OrtrainQueuedStep *step = ortrain_training_session_queue_step (self, ORTRAIN_STEP_PART_UPDATE);
   if (ortrain_training_session_can_submit_update (self))
-    return ortrain_training_session_submit_update (self, factor, error);
-  double norm = 0;
-  gint64 broken = ORTRAIN_UPDATE_NONE_BROKEN;
-  gboolean overflow = FALSE;
-  self->in_step = TRUE;
-  ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_PRE_UPDATE);
-  gboolean ok = run_update (self, factor, &norm, &overflow, &broken, error);
-  if (ok)
-    {
-      self->n_accumulated = 0;
-      g_mutex_lock (&self->lock);
-      *(overflow ? &self->n_skipped : &self->n_updates) += 1;
-      g_mutex_unlock (&self->lock);
-      ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_POST_UPDATE);
-      if (overflow)
-        ortrain_training_session_emit (self, ORTRAIN_TRAINING_OVERFLOW);
-      if (overflow && !ortrain_training_session_is_overflow_expected (self, self->gradient_scale) &&
-          ortrain_training_options_get_stop_on_nan (self->options))
-        ok = ortrain_training_session_refuse_gradients (self, norm, error);
-      if (broken != ORTRAIN_UPDATE_NONE_BROKEN && ortrain_training_options_get_stop_on_nan (self->options))
-        ok = ortrain_training_session_refuse_parameters (self, (guint) broken, error);
-    }
-  self->in_step = FALSE;
-  ortrain_step_arena_end_run (self->arena);
+    return ortrain_training_session_submit_update (self, step, factor, error);
+  ortrain_step_queue_move (self->queue, step, ORTRAIN_STEP_RUNNING);
+  const gboolean ok = ortrain_training_session_run_update (self, step, factor, error);
+  ortrain_training_session_end_step (self, step, ok);
   return ok;
 }
 

@@ -249,10 +249,12 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   self->arena =
       ortrain_step_arena_new (provider, ortrain_training_options_get_memory_pattern (options) ? NULL : &arena_config,
                               ortrain_training_options_get_offload_folder (options));
+  OrtrainStepReadback *readback = NULL;
   if (provider->klass->capture != NULL &&
-      (self->results = ortrain_step_readback_new (
-           self->device_context, ortrain_update_set_get_n_written (self->store->updates), error)) == NULL)
+      (readback = ortrain_step_readback_new (self->device_context,
+                                             ortrain_update_set_get_n_written (self->store->updates), error)) == NULL)
     return FALSE;
+  ortrain_step_queue_set_readback (self->queue, readback);
   if (!provider->klass->reads_host)
     self->input_staging = ortrain_input_staging_new (self->device_context);
   if (!ortrain_training_session_make_executors (self, graph, self->executors, error))
@@ -486,7 +488,7 @@ guint64
 ortrain_training_session_get_step (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
-  if (self->results != NULL && ortrain_training_session_may_skip_updates (self))
+  if (ortrain_step_queue_get_readback (self->queue) != NULL && ortrain_training_session_may_skip_updates (self))
     ortrain_training_session_try_wait_pending (self);
   g_mutex_lock (&self->lock);
   guint64 n = self->n_updates;
@@ -577,7 +579,7 @@ ortrain_training_session_dispose (GObject *object)
   ortrain_worker_stop (self->worker);
   if (self->device_context != NULL)
     ortrain_device_context_drain (self->device_context);
-  ortrain_training_session_discard_pending (self);
+  ortrain_step_queue_discard (self->queue);
   if (self->last_trained != self->executors[ORTRAIN_TRAINING_RUN_TRAIN])
     g_clear_pointer (&self->last_trained, ortrain_executor_free);
   ortrain_training_session_free_executors (self->executors);
@@ -591,7 +593,7 @@ ortrain_training_session_dispose (GObject *object)
   g_clear_pointer (&self->store, ortrain_parameter_store_free);
   g_clear_pointer (&graph, ortrain_training_graph_free);
   g_ptr_array_set_size (self->old_graphs, 0);
-  g_clear_pointer (&self->results, ortrain_step_readback_free);
+  ortrain_step_queue_set_readback (self->queue, NULL);
   g_clear_pointer (&self->input_staging, ortrain_input_staging_free);
   g_clear_pointer (&self->device_context, ortrain_device_context_free);
   ortrain_session_lock_leave (&self->session_lock);
@@ -614,6 +616,7 @@ ortrain_training_session_finalize (GObject *object)
   g_clear_pointer (&self->handed_out, g_ptr_array_unref);
   g_clear_pointer (&self->old_graphs, g_ptr_array_unref);
   g_clear_pointer (&self->worker, ortrain_worker_free);
+  g_clear_pointer (&self->queue, ortrain_step_queue_free);
   ortrain_session_lock_clear (&self->session_lock);
   g_mutex_clear (&self->lock);
 
@@ -735,6 +738,7 @@ ortrain_training_session_init (OrtrainTrainingSession *self)
   self->handed_out = g_ptr_array_new_with_free_func (g_object_unref);
   self->old_graphs = g_ptr_array_new_with_free_func ((GDestroyNotify) ortrain_training_graph_free);
   self->worker = ortrain_worker_new ();
+  self->queue = ortrain_step_queue_new ();
   ortrain_session_lock_init (&self->session_lock);
   g_mutex_init (&self->lock);
 }

@@ -3,7 +3,7 @@
 
 #include "grad/ortrain-cross-entropy-loss.h"
 #include "grad/ortrain-nll-loss.h"
-#include "session/ortrain-training-session-private.h"
+#include "session/ortrain-training-session-calls-private.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "trainer/ortrain-metric-private.h"
 #include "trainer/ortrain-trainer-private.h"
@@ -14,7 +14,7 @@
 static OrtrainLoss *
 find_loss (OrtrainTrainingSession *session)
 {
-  GListModel *losses = ortrain_training_options_get_losses (session->options);
+  GListModel *losses = ortrain_training_options_get_losses (ortrain_training_session_get_options (session));
   for (guint i = 0; i < g_list_model_get_n_items (losses); i++)
     {
       g_autoptr (OrtrainLoss) loss = g_list_model_get_item (losses, i);
@@ -82,11 +82,12 @@ typedef struct
 static void
 add_losses (OrtrainTrainingSession *session, Mean *means)
 {
-  for (guint i = 0; i < session->graph->counts->len; i++)
+  const guint n = ortrain_training_session_get_n_losses (session);
+  for (guint i = 0; i < n; i++)
     {
-      const double weight = session->each_weight[i];
-      means[i].sum += weight != 0 ? session->each_loss[i] * weight : 0;
-      means[i].weight += weight;
+      const OrtrainEvaluatedLoss loss = ortrain_training_session_get_evaluated_loss (session, i);
+      means[i].sum += loss.weight != 0 ? loss.value * loss.weight : 0;
+      means[i].weight += loss.weight;
     }
 }
 
@@ -94,15 +95,16 @@ add_losses (OrtrainTrainingSession *session, Mean *means)
 static double
 get_loss (OrtrainTrainingSession *session, const Mean *means)
 {
-  const GPtrArray *counts = session->graph->counts;
-  if (session->graph->each_loss == NULL)
+  const guint n = ortrain_training_session_get_n_losses (session);
+  if (!ortrain_training_session_has_each_loss (session))
     return means[0].weight != 0 ? means[0].sum / means[0].weight : NAN;
   double sum = 0, weight = 0;
-  for (guint i = 0; i < counts->len; i++)
+  for (guint i = 0; i < n; i++)
     {
+      const OrtrainEvaluatedLoss loss = ortrain_training_session_get_evaluated_loss (session, i);
       weight += means[i].weight;
       if (means[i].weight != 0)
-        sum += ((const OrtrainLossCount *) counts->pdata[i])->factor * means[i].sum / means[i].weight;
+        sum += loss.factor * means[i].sum / means[i].weight;
     }
   return weight != 0 ? sum : NAN;
 }
@@ -128,35 +130,17 @@ void
 ortrain_evaluation_propagate (OrtrainTrainingSession *session, OrtrainDataLoader *loader, const char *reason,
                               GError **dest, GError *error)
 {
-  gint64 item = session->failed_item >= 0 && session->failed_item <= G_MAXUINT
-                    ? ortrain_data_loader_get_item_index (loader, (guint) session->failed_item)
-                    : -1;
+  const gint64 row = ortrain_training_session_get_failed_item (session);
+  gint64 item = row >= 0 && row <= G_MAXUINT ? ortrain_data_loader_get_item_index (loader, (guint) row) : -1;
   g_autofree char *because = reason != NULL ? g_strconcat (": ", reason, NULL) : g_strdup ("");
   g_autofree char *whose =
       item >= 0 ? g_strdup_printf ("Item %" G_GINT64_FORMAT " of the dataset: ", item) : g_strdup ("");
-  const char *hint = session->failed_item < 0 && is_rest (loader) && is_of_shapes (error)
+  const char *hint = row < 0 && is_rest (loader) && is_of_shapes (error)
                          ? "; the last batch has fewer items than the others, and drop-last leaves it out"
                          : "";
   g_autofree char *message = g_steal_pointer (&error->message);
   error->message = g_strconcat (whose, message, because, hint, NULL);
   g_propagate_error (dest, error);
-}
-
-/* Whether the model takes batches of one size only: its targets, which follow from its outputs, or else its inputs, begin
- * with a number. */
-static gboolean
-has_fixed_batch (OrtrainTrainingSession *session)
-{
-  const OrtrainValue *first = NULL;
-  const GPtrArray *inputs = session->graph->training->inputs;
-  for (guint i = 0; i < inputs->len; i++)
-    {
-      const OrtrainValue *input = inputs->pdata[i];
-      if (input->kind == ORTRAIN_VALUE_INPUT && input->rank > 0 &&
-          (first == NULL || (input->role == ORTRAIN_ROLE_TARGET && first->role != ORTRAIN_ROLE_TARGET)))
-        first = input;
-    }
-  return first != NULL && ortrain_dim_is_int (first->dims[0]);
 }
 
 gboolean
@@ -166,19 +150,20 @@ ortrain_evaluate_dataset (OrtrainTrainer *trainer, OrtrainDataset *dataset, GCan
   OrtrainTrainingSession *session = trainer->session;
   GListModel *metrics = trainer->metrics;
   g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (dataset, trainer->batch_size);
-  g_autofree Mean *means = g_new0 (Mean, session->graph->counts->len);
+  g_autofree Mean *means = g_new0 (Mean, ortrain_training_session_get_n_losses (session));
   guint64 n_right = 0, n_answers = 0;
   gboolean any_loss = FALSE;
   ortrain_data_loader_set_shuffle (loader, FALSE);
   ortrain_data_loader_set_prefetch (loader, trainer->prefetch);
-  ortrain_data_loader_set_drop_last (loader, trainer->drop_last && has_fixed_batch (session));
+  ortrain_data_loader_set_drop_last (loader, trainer->drop_last && ortrain_training_session_has_fixed_batch (session));
   for (guint i = 0; i < g_list_model_get_n_items (metrics); i++)
     {
       g_autoptr (OrtrainMetric) each = g_list_model_get_item (metrics, i);
       ortrain_metric_reset (each);
       if (ORTRAIN_IS_CLASSIFICATION_METRIC (each))
-        ortrain_classification_metric_follow (ORTRAIN_CLASSIFICATION_METRIC (each),
-                                              ortrain_training_options_get_losses (session->options));
+        ortrain_classification_metric_follow (
+            ORTRAIN_CLASSIFICATION_METRIC (each),
+            ortrain_training_options_get_losses (ortrain_training_session_get_options (session)));
     }
   for (;;)
     {
@@ -207,7 +192,7 @@ ortrain_evaluate_dataset (OrtrainTrainer *trainer, OrtrainDataset *dataset, GCan
       if (value != NULL)
         {
           if (!isfinite (ortrain_tensor_get_scalar (value, 0)) &&
-              ortrain_training_options_get_stop_on_nan (session->options))
+              ortrain_training_options_get_stop_on_nan (ortrain_training_session_get_options (session)))
             {
               g_autofree char *reason = ortrain_training_session_explain_evaluation (session, batch);
               g_set_error (&local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,

@@ -172,8 +172,7 @@ ortrain_fit_restore_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
 {
   if (fit->best_state == NULL || (fit->waited == 0 && fit->n_summed == 0))
     return TRUE;
-  return ortrain_training_session_take_memory (self->session, error) &&
-         ortrain_parameter_store_set (self->session->store, fit->best_state, error);
+  return ortrain_training_session_restore (self->session, fit->best_state, error);
 }
 
 /* Whether the tensors that the session gets at the end fit it. */
@@ -183,11 +182,7 @@ check_best (OrtrainTrainer *self, OrtrainTensorDict *state, GError **error)
   for (guint i = 0; i < ortrain_tensor_dict_get_size (state); i++)
     {
       const char *name = ortrain_tensor_dict_get_name (state, i);
-      OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (state, i);
-      const OrtrainPersistentTensor *stored = ortrain_parameter_store_find (self->session->store, name);
-      const gsize rank = ortrain_tensor_get_rank (tensor);
-      if (stored != NULL && ortrain_tensor_get_dtype (tensor) == stored->dtype && rank == stored->rank &&
-          (rank == 0 || memcmp (ortrain_tensor_peek_dims (tensor), stored->dims, rank * sizeof (gint64)) == 0))
+      if (ortrain_training_session_fits (self->session, name, ortrain_tensor_dict_get_tensor (state, i)))
         continue;
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
                    "Tensor '%s' of the best epoch does not fit the session", ortrain_text_show (name));
@@ -238,7 +233,8 @@ read_metadata (GVariant *metadata, gpointer data, GError **error)
   const Resumption *resumption = data;
   OrtrainTrainer *self = resumption->self;
   OrtrainFit *fit = resumption->fit;
-  const gboolean stops = ortrain_training_options_get_stop_on_nan (self->session->options);
+  const gboolean stops =
+      ortrain_training_options_get_stop_on_nan (ortrain_training_session_get_options (self->session));
   const char *loader;
   if (metadata == NULL || !g_variant_lookup (metadata, KEY_LOADER, "&s", &loader))
     return TRUE; /* saved by hand: parameters only */

@@ -11,10 +11,11 @@
 static char *
 describe_model (OrtrainTrainingSession *session)
 {
-  const char *path = ortrain_model_get_path (session->model), *name = ortrain_model_get_name (session->model);
+  OrtrainModel *model = ortrain_training_session_get_model (session);
+  const char *path = ortrain_model_get_path (model), *name = ortrain_model_get_name (model);
   g_autofree char *file = path != NULL ? g_path_get_basename (path) : NULL;
-  const char *provider = ortrain_device_context_get_provider (session->device_context)->device_name;
-  const guint asked = ortrain_training_options_get_threads (session->options);
+  const char *provider = ortrain_training_session_get_device_name (session);
+  const guint asked = ortrain_training_options_get_threads (ortrain_training_session_get_options (session));
   const guint threads = asked > 0 ? asked : g_get_num_processors ();
   return g_strdup_printf ("%s on %s, %u thread%s",
                           ortrain_text_show (file != NULL                      ? file
@@ -27,15 +28,10 @@ static char *
 describe_parameters (OrtrainTrainingSession *session)
 {
   const guint64 n = ortrain_training_session_get_n_parameters (session),
-                all = ortrain_model_get_n_parameters (session->model);
-  const OrtrainParameterStore *store = session->store;
-  guint64 bytes = 0, n_statistics = 0;
-  for (guint i = 0; i < store->n_parameters; i++)
-    bytes += store->parameters[i].bytes;
-  for (guint i = 0; i < store->n_buffers; i++)
-    n_statistics += (guint64) store->buffers[i].n_elements;
+                all = ortrain_model_get_n_parameters (ortrain_training_session_get_model (session)),
+                n_statistics = ortrain_training_session_get_n_buffer_elements (session);
   const guint64 n_frozen = all - MIN (n + n_statistics, all);
-  g_autofree char *size = ortrain_format_bytes (bytes);
+  g_autofree char *size = ortrain_format_bytes (ortrain_training_session_get_parameter_bytes (session));
   g_autofree char *statistics = n_statistics > 0 ? g_strdup_printf (", %" G_GUINT64_FORMAT " running statistic%s",
                                                                     n_statistics, ortrain_text_plural (n_statistics))
                                                  : g_strdup ("");
@@ -54,7 +50,8 @@ describe_data (OrtrainTrainer *self, OrtrainFit *fit)
                    "%" G_GUINT64_FORMAT " item%s in batches of %u, %" G_GUINT64_FORMAT " step%s an epoch, %u epoch%s",
                    n_items, ortrain_text_plural (n_items), self->batch_size, n_batches, ortrain_text_plural (n_batches),
                    self->epochs, ortrain_text_plural (self->epochs));
-  const guint accumulation_steps = ortrain_training_options_get_accumulation_steps (self->session->options);
+  const guint accumulation_steps =
+      ortrain_training_options_get_accumulation_steps (ortrain_training_session_get_options (self->session));
   if (accumulation_steps > 1)
     g_string_append_printf (text, ", an update every %u steps", accumulation_steps);
   if (self->validation != NULL)
@@ -89,8 +86,9 @@ append_schedule (GString *text, OrtrainLrSchedule *schedule)
 static char *
 describe_optimizer (OrtrainTrainingSession *session)
 {
-  OrtrainOptimizer *optimizer = ortrain_training_options_get_optimizer (session->options);
-  OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (session->options);
+  OrtrainTrainingOptions *options = ortrain_training_session_get_options (session);
+  OrtrainOptimizer *optimizer = ortrain_training_options_get_optimizer (options);
+  OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (options);
   GString *text = g_string_new (ortrain_text_name_class (optimizer));
   g_string_append_printf (text, ", learning rate %g", ortrain_optimizer_get_learning_rate (optimizer));
   if (schedule != NULL)

@@ -2,18 +2,16 @@
 #pragma once
 
 #include "data/ortrain-data-loader.h"
-#include "session/ortrain-training-session-private.h"
+#include "session/ortrain-training-session-calls-private.h"
 #include "trainer/ortrain-trainer-private.h"
 #include "trainer/ortrain-training-log-private.h"
 
-/* A step that was submitted, and of which the loss is not known yet. */
+/* A step that was begun and is not counted yet. */
 typedef struct
 {
   OrtrainTensorDict *batch;
   GVariant *before; /* the loader's state in front of it */
-  guint slot;
-  guint64 n_updates;    /* before it, if none that was under way then was left out */
-  double learning_rate; /* behind it, if so */
+  guint64 number;   /* of the step, in its session */
 } Ahead;
 
 #define MAX_AHEAD ORTRAIN_N_STEP_RESULTS

@@ -2,7 +2,7 @@
 #include "trainer/ortrain-monitor-private.h"
 
 #include "core/ortrain-text-private.h"
-#include "session/ortrain-training-session-private.h"
+#include "session/ortrain-training-session-calls-private.h"
 #include "trainer/ortrain-epoch-record-private.h"
 #include "trainer/ortrain-evaluation-private.h"
 #include "trainer/ortrain-metric-private.h"

@@ -2,6 +2,7 @@
 #include "trainer/ortrain-fit-private.h"
 
 #include "optim/ortrain-epoch-schedule-private.h"
+#include "runtime/ortrain-executor-private.h"
 #include "trainer/ortrain-evaluation-private.h"
 #include "trainer/ortrain-metric-private.h"
 #include "trainer/ortrain-training-history-private.h"
@@ -51,17 +52,21 @@ emit_progress (OrtrainTrainer *self, OrtrainFit *fit)
 static void
 count_skipped (OrtrainTrainer *self, OrtrainFit *fit)
 {
-  const guint64 n = self->session->n_skipped - fit->n_skipped_by_then;
+  const guint64 n_skipped = ortrain_training_session_peek_n_skipped (self->session);
+  const guint64 n = n_skipped - fit->n_skipped_by_then;
   fit->n_skipped += n;
   fit->n_left_out += n;
-  fit->n_skipped_by_then = self->session->n_skipped;
+  fit->n_skipped_by_then = n_skipped;
 }
 
-/* Adds a loss to those of the epoch. weight: the number of elements that it is the mean of */
+/* Adds the loss of a step that has ended to those of the epoch. */
 static void
-count_loss (OrtrainTrainer *self, OrtrainFit *fit, double loss, double weight)
+count_loss (OrtrainTrainer *self, OrtrainFit *fit, guint64 number)
 {
-  OrtrainMemoryPlan *plan = self->session->plan;
+  const OrtrainStepResult *result = ortrain_training_session_peek_result (self->session, number);
+  g_return_if_fail (result != NULL);
+  const double loss = result->loss, weight = result->weight;
+  OrtrainMemoryPlan *plan = ortrain_training_session_peek_plan (self->session);
   if (plan != NULL)
     fit->peak_bytes = MAX (fit->peak_bytes, ortrain_memory_plan_get_peak_bytes (plan));
   fit->step++;
@@ -90,6 +95,14 @@ propagate_update_error (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict
   ortrain_evaluation_propagate (self->session, fit->loader, reason, error, local_error);
 }
 
+/* Whether a checkpoint is due after the last update, if that was not left out. */
+static gboolean
+is_save_due (OrtrainTrainer *self)
+{
+  return self->checkpoint_steps > 0 &&
+         ortrain_training_session_peek_n_updates (self->session) % self->checkpoint_steps == 0;
+}
+
 /* batch: of the last step; NULL at the end of an epoch */
 static gboolean
 update (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GError **error)
@@ -104,9 +117,7 @@ update (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GError 
       return FALSE;
     }
   count_skipped (self, fit);
-  if (self->checkpoint_steps > 0 && !epoch_ends && self->session->n_updates % self->checkpoint_steps == 0)
-    return ortrain_fit_save_checkpoint (self, fit, error);
-  return TRUE;
+  return epoch_ends || !is_save_due (self) || ortrain_fit_save_checkpoint (self, fit, error);
 }
 
 /* Cancelling between two updates leaves a checkpoint to go on from. */
@@ -159,13 +170,15 @@ propagate_step_error (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *
                       GError *local_error)
 {
   g_autoptr (OrtrainTensorDict) again = NULL;
-  if (self->session->failed_behind && fit->n_ahead > 0)
-    {
-      if (ortrain_data_loader_set_state (fit->loader, fit->ahead[0].before, NULL))
-        again = ortrain_trainer_read_batch (self, fit->loader, NULL); /* from which rows are items */
-      batch = fit->ahead[0].batch;
-    }
-  if (self->session->failed_update)
+  const guint64 failed = ortrain_training_session_get_failed_step (self->session);
+  for (guint i = 0; i < fit->n_ahead; i++)
+    if (fit->ahead[i].number == failed)
+      {
+        if (ortrain_data_loader_set_state (fit->loader, fit->ahead[i].before, NULL))
+          again = ortrain_trainer_read_batch (self, fit->loader, NULL); /* from which rows are items */
+        batch = fit->ahead[i].batch;
+      }
+  if (ortrain_training_session_has_failed_in_update (self->session))
     propagate_update_error (self, fit, batch, error, local_error);
   else
     ortrain_evaluation_propagate (self->session, fit->loader, NULL, error, local_error);
@@ -185,17 +198,14 @@ settle (OrtrainTrainer *self, OrtrainFit *fit, guint n, gboolean quietly, GError
           propagate_step_error (self, fit, fit->ahead[0].batch, error, g_steal_pointer (&local_error));
           return FALSE;
         }
-      Ahead first = fit->ahead[0];
+      const guint64 number = fit->ahead[0].number;
+      count_loss (self, fit, number);
+      fit->learning_rate = ortrain_training_session_get_learning_rate_after (
+          self->session, ortrain_training_session_peek_result (self->session, number)->n_updates);
+      ahead_clear (&fit->ahead[0]);
       memmove (fit->ahead, fit->ahead + 1, (MAX_AHEAD - 1) * sizeof *fit->ahead);
       fit->n_ahead--;
       memset (&fit->ahead[fit->n_ahead], 0, sizeof *fit->ahead);
-      const OrtrainSubmittedStep *submitted = &self->session->submitted[first.slot];
-      count_loss (self, fit, submitted->loss, submitted->weight);
-      fit->learning_rate = submitted->n_updates == first.n_updates && !submitted->is_left_out
-                               ? first.learning_rate
-                               : ortrain_training_session_get_learning_rate_after (
-                                     self->session, submitted->n_updates + (submitted->is_left_out ? 0 : 1));
-      ahead_clear (&first);
       if (!ortrain_fit_log_step (fit, error))
         return FALSE;
       if (fit->n_ahead > n || !quietly)
@@ -216,16 +226,17 @@ static gboolean
 may_save (OrtrainTrainer *self)
 {
   OrtrainTrainingSession *session = self->session;
+  const guint64 n_updates = ortrain_training_session_peek_n_updates (session);
   const guint n_submitted = ortrain_training_session_get_n_submitted (session);
   if (self->checkpoint_steps == 0 || !ortrain_training_session_may_skip_updates (session))
     return FALSE;
-  for (guint i = 0; i <= n_submitted && i <= session->n_updates; i++)
-    if ((session->n_updates - i) % self->checkpoint_steps == 0)
+  for (guint i = 0; i <= n_submitted && i <= n_updates; i++)
+    if ((n_updates - i) % self->checkpoint_steps == 0)
       return TRUE;
   return FALSE;
 }
 
-/* A step whose loss is read when the next one is submitted, unless something depends on it. */
+/* A step whose loss is read when the next one is submitted, unless it has run already or something depends on it. */
 static gboolean
 submit_step (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GVariant *before, GError **error)
 {
@@ -238,32 +249,16 @@ submit_step (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GV
       propagate_step_error (self, fit, batch, error, g_steal_pointer (&local_error));
       return FALSE;
     }
-  const guint n_slots = G_N_ELEMENTS (session->submitted), slot = (session->next_slot + n_slots - 1) % n_slots;
-  const double learning_rate = ortrain_training_session_get_learning_rate_after (session, session->n_updates);
-  if (ortrain_training_session_get_n_submitted (session) == 0) /* it has run, and those before it have */
-    {
-      if (!settle (self, fit, 0, FALSE, error))
-        return FALSE;
-      count_loss (self, fit, session->last_loss, session->step_weight);
-      fit->learning_rate = learning_rate;
-      if (!ortrain_fit_log_step (fit, error))
-        return FALSE;
-    }
-  else
-    fit->ahead[fit->n_ahead++] = (Ahead){
-      .batch = g_object_ref (batch),
-      .before = g_variant_ref (before),
-      .slot = slot,
-      .n_updates = session->submitted[slot].n_updates,
-      .learning_rate = learning_rate,
-    };
-  if (may_save (self) && !settle (self, fit, 0, TRUE, error))
+  fit->ahead[fit->n_ahead++] = (Ahead){
+    .batch = g_object_ref (batch),
+    .before = g_variant_ref (before),
+    .number = ortrain_training_session_get_last_step (session),
+  };
+  const gboolean has_run = ortrain_training_session_get_n_submitted (session) == 0;
+  const gboolean waits = has_run || may_save (self) || calls_between_steps (self);
+  if (!settle (self, fit, waits ? 0 : 1, waits, error))
     return FALSE;
-  const gboolean saves = self->checkpoint_steps > 0 && session->n_updates % self->checkpoint_steps == 0;
-  const guint n_ahead = saves || calls_between_steps (self) ? 0 : 1;
-  if (fit->n_ahead > n_ahead && !settle (self, fit, n_ahead, n_ahead == 0, error))
-    return FALSE;
-  if (saves && !ortrain_fit_save_checkpoint (self, fit, error))
+  if (is_save_due (self) && !(settle (self, fit, 0, TRUE, error) && ortrain_fit_save_checkpoint (self, fit, error)))
     return FALSE;
   if (fit->n_ahead == 0)
     emit_progress (self, fit);
@@ -274,7 +269,7 @@ submit_step (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GV
 static gboolean
 run_epoch_ahead (OrtrainTrainer *self, OrtrainFit *fit, GCancellable *cancellable, GError **error)
 {
-  while (ortrain_training_session_can_submit_steps (self->session))
+  while (ortrain_training_session_can_submit_whole (self->session))
     {
       if (g_cancellable_is_cancelled (cancellable))
         {
@@ -306,7 +301,8 @@ run_epoch_ahead (OrtrainTrainer *self, OrtrainFit *fit, GCancellable *cancellabl
 static gboolean
 run_epoch (OrtrainTrainer *self, OrtrainFit *fit, GCancellable *cancellable, GError **error)
 {
-  guint n_accumulated = ortrain_training_options_get_accumulation_steps (self->session->options);
+  guint n_accumulated =
+      ortrain_training_options_get_accumulation_steps (ortrain_training_session_get_options (self->session));
   if (n_accumulated == 1 && !run_epoch_ahead (self, fit, cancellable, error))
     return FALSE;
   while (!fit->trained && !fit->stopped)
@@ -329,18 +325,19 @@ run_epoch (OrtrainTrainer *self, OrtrainFit *fit, GCancellable *cancellable, GEr
       ortrain_fit_show_start (self, fit, batch);
       /* An interrupted step leaves no trace, but the gradients of the steps before it cannot be restored: then
        * cancelling waits for the update. */
-      double loss =
-          ortrain_training_session_run_train_step (self->session, batch, first ? cancellable : NULL, &local_error);
-      if (local_error != NULL && first && g_cancellable_is_cancelled (cancellable) &&
+      double loss;
+      const gboolean ok = ortrain_training_session_run_train_step (self->session, batch, first ? cancellable : NULL,
+                                                                   &loss, &local_error);
+      if (!ok && first && g_cancellable_is_cancelled (cancellable) &&
           ortrain_data_loader_set_state (fit->loader, before, NULL) && is_cancelled (self, fit, cancellable, error))
         return FALSE;
-      if (local_error != NULL)
+      if (!ok)
         {
           ortrain_evaluation_propagate (self->session, fit->loader, NULL, error, g_steal_pointer (&local_error));
           return FALSE;
         }
       fit->n_waiting++;
-      count_loss (self, fit, loss, self->session->step_weight);
+      count_loss (self, fit, ortrain_training_session_get_last_step (self->session));
       if (fit->n_waiting >= n_accumulated && !update (self, fit, batch, error))
         return FALSE;
       fit->learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
@@ -392,7 +389,7 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
   record->validation_loss = NAN;
   record->metric = -1;
   record->peak_bytes = fit->peak_bytes;
-  if (ortrain_training_options_get_stop_on_nan (self->session->options) &&
+  if (ortrain_training_options_get_stop_on_nan (ortrain_training_session_get_options (self->session)) &&
       !ortrain_training_session_run_check_finite (self->session, error))
     return FALSE;
   if (self->validation != NULL && !ortrain_evaluate_dataset (self, self->validation, cancellable,
@@ -407,7 +404,8 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
   ortrain_object_list_append (ORTRAIN_OBJECT_LIST (fit->history->epochs), record);
   fit->last_metric = record->metric;
   const double value = ortrain_monitor_get_value (&fit->history->monitor, record);
-  OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->session->options);
+  OrtrainLrSchedule *schedule =
+      ortrain_training_options_get_schedule (ortrain_training_session_get_options (self->session));
   if (schedule != NULL && isfinite (value)) /* what schedules observe is to fall */
     ortrain_lr_schedule_observe (schedule, fit->history->monitor.lower_is_better ? value : -value);
   record->learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
@@ -454,7 +452,7 @@ check_last_batch (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
 {
   const guint64 n = ortrain_dataset_get_length (self->dataset);
   if (n == 0 || self->batch_size == 1 || (n % self->batch_size != 1 && n != 1) || (self->drop_last && n != 1) ||
-      self->session->graph->buffers->len == 0 || fit->epoch >= self->epochs)
+      ortrain_training_session_get_n_buffer_elements (self->session) == 0 || fit->epoch >= self->epochs)
     return TRUE;
   g_autoptr (GError) local_error = NULL;
   g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (self->dataset, 1);
@@ -475,32 +473,35 @@ check_last_batch (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
 static void
 begin_epochs (OrtrainTrainer *self, OrtrainFit *fit)
 {
-  OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->session->options);
+  OrtrainLrSchedule *schedule =
+      ortrain_training_options_get_schedule (ortrain_training_session_get_options (self->session));
   const guint64 n_batches = ortrain_data_loader_get_n_batches (fit->loader);
-  const guint accumulation_steps = MAX (ortrain_training_options_get_accumulation_steps (self->session->options), 1);
+  const guint accumulation_steps =
+      MAX (ortrain_training_options_get_accumulation_steps (ortrain_training_session_get_options (self->session)), 1);
   if (schedule != NULL && n_batches > 0)
     ortrain_lr_schedule_begin_epochs (schedule, (n_batches + accumulation_steps - 1) / accumulation_steps,
-                                      self->session->n_updates);
+                                      ortrain_training_session_peek_n_updates (self->session));
 }
 
 /* A training that has not changed the parameters has no result. */
 static gboolean
 check_updates (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
 {
-  const OrtrainTrainingSession *session = self->session;
-  if (fit->n_left_out == 0 || session->n_updates > fit->n_updates_before || fit->stopped)
+  OrtrainTrainingSession *session = self->session;
+  if (fit->n_left_out == 0 || ortrain_training_session_peek_n_updates (session) > fit->n_updates_before || fit->stopped)
     return TRUE;
-  const OrtrainLossScaling *scaling = &session->rule.scaling;
+  const OrtrainLossScaling *scaling = ortrain_training_session_peek_loss_scaling (session);
+  const double scale = ortrain_training_session_get_loss_scale (session);
   g_autofree char *cause =
       !scaling->is_on ? g_strdup ("gradients were not finite; reduce the learning rate, and look at the data")
       : scaling->is_dynamic
           ? g_strdup_printf ("the scaled gradients are not finite in float16, with a loss scale that has fallen to %g; "
                              "train more steps, begin with a lower scale (initial-scale of the loss-scaler), or set "
                              "the precision to bf16 or f32",
-                             session->loss_scale)
+                             scale)
           : g_strdup_printf ("the scaled gradients are not finite in float16, with a loss scale of %g; set a lower or "
                              "a dynamic one (loss-scaler), or set the precision to bf16 or f32",
-                             session->loss_scale);
+                             scale);
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
                "All %" G_GUINT64_FORMAT " updates were skipped, nothing was trained: %s", fit->n_left_out, cause);
   return FALSE;
@@ -530,8 +531,8 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
   ortrain_training_session_decide_updates (self->session);
   ok = check_logs (self, error) && ortrain_fit_resume (self, &fit, error) && ortrain_fit_open_logs (self, &fit, error);
   begin_epochs (self, &fit); /* what was resumed may have had others */
-  fit.n_skipped_by_then = self->session->n_skipped;
-  fit.n_updates_before = self->session->n_updates;
+  fit.n_skipped_by_then = ortrain_training_session_peek_n_skipped (self->session);
+  fit.n_updates_before = ortrain_training_session_peek_n_updates (self->session);
   ok = ok && check_last_batch (self, &fit, error);
   stop = ok && ends_early (self, &fit);
   if (ok && fit.trained)
@@ -609,7 +610,7 @@ start (OrtrainTrainer *self, GTask *task, GTaskThreadFunc func)
   if (!check_made (self, &error) || !ortrain_training_session_claim (self->session, &error))
     g_task_return_error (task, error);
   else if (g_atomic_int_set (&self->stop_asked, FALSE), ortrain_trainer_begin_display (self),
-           !ortrain_worker_run (self->session->worker, task, func, &error))
+           !ortrain_training_session_start_task (self->session, task, func, &error))
     {
       ortrain_training_session_leave (self->session);
       g_task_return_error (task, error);
