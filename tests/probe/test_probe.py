@@ -8,7 +8,10 @@ import tempfile
 import unittest
 import pathlib
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+tests = pathlib.Path(__file__).resolve().parent.parent
+sys.path += [str(tests), str(tests.parent / "tools")]
+sys.dont_write_bytecode = True
+from gpu_check import facts
 from tap import main
 
 program = sys.argv[1]
@@ -75,9 +78,22 @@ class Probe(unittest.TestCase):
 
     def test_refused_epilogue(self):
         """What a library refuses is a row too."""
-        _, facts = run("--sections", "products", ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS="1")
-        found = {row["epilogue"]: row["found"] for row in facts["products"]["table"]}
+        _, told = run("--sections", "products", ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS="1")
+        found = {row["epilogue"]: row["found"] for row in told["products"]["table"]}
         self.assertEqual({name for name, ok in found.items() if not ok}, {"BGRADA", "BGRADB"})
+
+    def test_facts_of_a_device(self):
+        """What a device's library refuses becomes what the emulated one refuses: the same rows are missing then."""
+        refused = ["BGRADA:bf16:f32:f32", "BGRADB:bf16:f32:f32", "DGELU:bf16:bf16"]
+        _, told = run("--sections", "products", ORTRAIN_FAKE_CUBLASLT_REFUSE=",".join(refused))
+        self.assertEqual(facts.find_refused(told["products"]["table"]), refused)
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(told, file)
+            file.flush()
+            settings = facts.make_settings(file.name)
+        self.assertEqual(settings, {"ORTRAIN_FAKE_CUBLASLT_REFUSE": ",".join(refused)})
+        self.assertEqual(run("--sections", "products", **settings)[1]["products"]["table"][0]["found"], True)
+        self.assertEqual(facts.find_refused(self.facts["products"]["table"]), [])
 
     def test_engines(self):
         for name in ("attention", "convolutions"):

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 /* cuBLASLt with one plain algorithm under several names, and its epilogues: matrices are stored by columns, sums are float32 (double for
@@ -331,6 +332,47 @@ cublasLtMatmulPreferenceSetAttribute (cublasLtMatmulPreference_t preference, cub
                                                           : CUBLAS_STATUS_SUCCESS;
 }
 
+static const char *
+get_type_name (cudaDataType type)
+{
+  return type == CUDA_R_16BF ? "bf16" : type == CUDA_R_16F ? "f16" : type == CUDA_R_32F ? "f32" : "f64";
+}
+
+static const char *
+get_epilogue_name (uint32_t epilogue)
+{
+  switch (epilogue)
+    {
+    case CUBLASLT_EPILOGUE_BIAS:
+      return "BIAS";
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+      return "GELU_AUX_BIAS";
+    case CUBLASLT_EPILOGUE_DGELU:
+      return "DGELU";
+    case CUBLASLT_EPILOGUE_BGRADA:
+      return "BGRADA";
+    case CUBLASLT_EPILOGUE_BGRADB:
+      return "BGRADB";
+    }
+  return "DEFAULT";
+}
+
+/* ORTRAIN_FAKE_CUBLASLT_REFUSE: what a device's library was found to refuse, as EPILOGUE:FROM:TO or EPILOGUE:FROM:TO:VECTOR, joined
+ * by commas; VECTOR is the type of a bias, or of sums. */
+static bool
+is_refused (const OrtrainFakeMatmulDesc *desc, const OrtrainFakeMatrixLayout *a, const OrtrainFakeMatrixLayout *d)
+{
+  const char *text = getenv ("ORTRAIN_FAKE_CUBLASLT_REFUSE");
+  if (text == nullptr)
+    return false;
+  const std::string key =
+      std::string (get_epilogue_name (desc->epilogue)) + ":" + get_type_name (a->type) + ":" + get_type_name (d->type);
+  const std::string list = "," + std::string (text) + ",";
+  const cudaDataType vector = desc->has_bias_type ? desc->bias_type : d->type;
+  return list.find ("," + key + ",") != std::string::npos ||
+         list.find ("," + key + ":" + get_type_name (vector) + ",") != std::string::npos;
+}
+
 /* What the library's documentation asks of the operands. */
 static bool
 fits (const OrtrainFakeMatmulDesc *desc, const OrtrainFakeMatrixLayout *a, const OrtrainFakeMatrixLayout *b,
@@ -363,7 +405,7 @@ cublasLtMatmulAlgoGetHeuristic (cublasLtHandle_t handle, cublasLtMatmulDesc_t de
   const bool sums = desc->epilogue == CUBLASLT_EPILOGUE_BGRADA || desc->epilogue == CUBLASLT_EPILOGUE_BGRADB;
   const bool gelu = desc->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || desc->epilogue == CUBLASLT_EPILOGUE_DGELU;
   const bool of_batch = d->n_batch > 1 && desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
-  if (!fits (desc, a, b, c, d) || n_wanted < 1 ||
+  if (!fits (desc, a, b, c, d) || n_wanted < 1 || is_refused (desc, a, d) ||
       (of_batch && getenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_BATCHES") != nullptr) ||
       (sums && getenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS") != nullptr) ||
       (gelu && getenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_GELU") != nullptr))

@@ -165,7 +165,7 @@ train (guint n_blocks, gboolean traces)
       g_signal_connect (session, "pre-backward", G_CALLBACK (begin_backward), counts);
       g_signal_connect (session, "post-backward", G_CALLBACK (end), counts);
     }
-  const guint64 before[] = { count ("dnn-runs"),           count ("dnn-fallbacks"),      count ("product-fallbacks"),
+  const guint64 before[] = { count ("dnn-runs"),           count ("dnn-fallbacks"),       count ("product-fallbacks"),
                              count ("products-unaligned"), count ("uncaptured-segments"), count ("captures"),
                              count ("products-fused") };
   for (guint s = 0; s < (traces ? 2 : N_STEPS); s++)

@@ -8,7 +8,7 @@ import pathlib
 import sys
 import time
 
-from . import place
+from . import facts, place
 
 # Seconds for a plan in all; a call on a remote machine may end at 480.
 DEADLINES = {"first": 470, "second": 270}
@@ -27,6 +27,7 @@ def parse(text):
     parser.add_argument("--seconds", type=int, default=300, help="for one block; three times that for a benchmark")
     parser.add_argument("--minutes", type=float, default=math.inf, help="for all of them")
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--facts", metavar="FILE", help="with --dry-run: a probe.json; the emulated libraries refuse what that device's did")
     parser.add_argument("--provider", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--pytorch", metavar="PYTHON", help="an interpreter that has PyTorch")
     parser.add_argument("--small", action="store_true")
@@ -41,6 +42,8 @@ def parse(text):
     plans.add_argument("--variant", action="append", default=[], metavar="'NAME: WORD…'",
                        help="second: VARIABLE=VALUE, or an option of ortrain bench; several are compared")
     words = parser.parse_args()
+    if words.facts:
+        os.environ.update(facts.make_settings(words.facts))
     words.small |= words.dry_run
     words.begin = time.monotonic()
     words.end = words.begin + 60 * words.minutes

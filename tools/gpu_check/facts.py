@@ -39,6 +39,23 @@ def probe(plan, facts, section, seconds):
     return result, text + "".join(line + "\n" for line in says)
 
 
+# ---- for tests without a device ----
+
+def find_refused(rows):
+    """Of cuBLASLt: epilogues and types for which it has no algorithm at any length of rows, as the emulated library is told them."""
+    name = lambda row: ":".join(row[key] for key in ("epilogue", "from", "to", "vector") if key in row)
+    found = {name(row) for row in rows if row["found"]}
+    return sorted({name(row) for row in rows} - found)
+
+
+def make_settings(path):
+    """The environment in which the emulated libraries do what a device's were found to do."""
+    with open(path) as file:
+        facts = json.load(file)
+    refused = find_refused(facts.get("products", {}).get("table", []))
+    return {"ORTRAIN_FAKE_CUBLASLT_REFUSE": ",".join(refused)} if refused else {}
+
+
 # ---- in short ----
 
 def describe_memory(memory):
