@@ -6,6 +6,7 @@
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
+#include "ops/upgrade/ortrain-upgrade-private.h"
 
 /**
  * OrtrainModel:

@@ -15,3 +15,6 @@ gboolean ortrain_op_check_attributes (OrtrainNode *node, GError **error);
 gboolean ortrain_op_check_node (OrtrainNode *node, GError **error);
 /* What `infer` found: no negative dimension, no more bytes than addresses. */
 gboolean ortrain_op_check_outputs (OrtrainNode *node, GError **error);
+/* An empty name leaves an operand out: whether the first n_inputs are there. A result that nobody wants is computed
+ * nevertheless. */
+gboolean ortrain_op_check_operands (OrtrainGraph *graph, OrtrainNode *node, gint n_inputs, GError **error);

@@ -389,3 +389,15 @@ ortrain_op_check_outputs (OrtrainNode *node, GError **error)
     }
   return TRUE;
 }
+
+gboolean
+ortrain_op_check_operands (OrtrainGraph *graph, OrtrainNode *node, gint n_inputs, GError **error)
+{
+  const OrtrainOpDef *op = node->op;
+  if (!ortrain_op_check_present (node, n_inputs, error))
+    return FALSE;
+  for (gint k = 0; k < op->min_outputs && *op->domain == '\0' && !(op->flags & ORTRAIN_OP_CONTROL); k++)
+    if (node->outputs->pdata[k] == NULL)
+      ortrain_node_set_output (node, (guint) k, ortrain_graph_new_value (graph, NULL));
+  return TRUE;
+}

@@ -302,8 +302,11 @@ gboolean ortrain_ops_bind (OrtrainGraph *graph, GError **error);
 /* What comes from outside has no operators of our own domain: passes and gradient rules write those, for kernels that
  * trust them. Subgraphs too. */
 gboolean ortrain_ops_check_foreign (OrtrainGraph *graph, GError **error);
-/* bind, then upgrade every node to operator set 23 and set graph->opset. */
-gboolean ortrain_ops_upgrade (OrtrainGraph *graph, GError **error);
+/* Looks up the rows alone. */
+gboolean ortrain_ops_bind_names (OrtrainGraph *graph, GError **error);
+/* Calls func for every subgraph of a node, until it returns FALSE. */
+typedef gboolean (*OrtrainSubgraphFunc) (OrtrainGraph *graph, gpointer data, GError **error);
+gboolean ortrain_ops_each_subgraph (OrtrainNode *node, OrtrainSubgraphFunc func, gpointer data, GError **error);
 /* Types and shapes of all values, in graph order (sorts first). Declared shapes that inference contradicts are written
  * into graph->notes and ignored; what a file declares and inference does not find is taken. */
 gboolean ortrain_ops_infer (OrtrainGraph *graph, GError **error);

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
-#include "ops/ortrain-control-private.h"
 #include "ops/ortrain-declarations-private.h"
 #include "ops/ortrain-op-check-private.h"
 #include "ops/ortrain-op-private.h"
-#include "ops/ortrain-sequence-private.h"
-#include "ops/ortrain-upgrade-private.h"
 
-/* What walks a graph with the rows of its operators: bind, upgrade, infer. */
+/* Binds the nodes of a graph to the rows of their operators, and infers types and shapes. */
 
-typedef gboolean (*GraphFunc) (OrtrainGraph *graph, gpointer data, GError **error);
-
-/* Calls func for every subgraph of a node. */
-static gboolean
-each_subgraph (OrtrainNode *node, GraphFunc func, gpointer data, GError **error)
+gboolean
+ortrain_ops_each_subgraph (OrtrainNode *node, OrtrainSubgraphFunc func, gpointer data, GError **error)
 {
   for (guint i = 0; i < ortrain_attributes_get_n (node->attributes); i++)
     {
@@ -59,47 +53,7 @@ collect_unknown (OrtrainGraph *graph, gpointer data, GError **error)
           guint count = GPOINTER_TO_UINT (g_hash_table_lookup (self->counts, key));
           g_hash_table_replace (self->counts, key, GUINT_TO_POINTER (count + 1));
         }
-      each_subgraph (node, collect_unknown, data, NULL);
-    }
-  return TRUE;
-}
-
-/* An empty name leaves an operand out; a result that nobody wants is computed nevertheless. Of the first `n_inputs`
- * inputs. */
-static gboolean
-has_operands (OrtrainGraph *graph, OrtrainNode *node, gint n_inputs, GError **error)
-{
-  const OrtrainOpDef *op = node->op;
-  if (!ortrain_op_check_present (node, n_inputs, error))
-    return FALSE;
-  for (gint k = 0; k < op->min_outputs && *op->domain == '\0' && !(op->flags & ORTRAIN_OP_CONTROL); k++)
-    if (node->outputs->pdata[k] == NULL)
-      ortrain_node_set_output (node, (guint) k, ortrain_graph_new_value (graph, NULL));
-  return TRUE;
-}
-
-/* Before the upgrade an operator may have other inputs than in its newest form, but its first one is its first one, and
- * it has no other number of outputs. */
-static gboolean
-check_old (OrtrainGraph *graph, gpointer data, GError **error)
-{
-  for (guint i = 0; i < graph->nodes->len; i++)
-    {
-      OrtrainNode *node = graph->nodes->pdata[i];
-      const OrtrainOpDef *op = node->op;
-      const gint n_inputs = (gint) node->inputs->len, n_outputs = (gint) node->outputs->len;
-      const gboolean few = n_outputs < op->min_outputs || n_inputs < MIN (op->min_inputs, 1);
-      if (few || (op->max_outputs >= 0 && n_outputs > op->max_outputs))
-        {
-          g_autofree char *text = ortrain_node_describe (node);
-          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY,
-                       "%s has %d inputs and %d outputs, which are too %s", text, n_inputs, n_outputs,
-                       few ? "few" : "many");
-          return FALSE;
-        }
-      if (!has_operands (graph, node, MIN (op->min_inputs, 1), error) || !ortrain_op_check_attributes (node, error) ||
-          !each_subgraph (node, check_old, data, error))
-        return FALSE;
+      ortrain_ops_each_subgraph (node, collect_unknown, data, NULL);
     }
   return TRUE;
 }
@@ -110,15 +64,16 @@ check_arity (OrtrainGraph *graph, gpointer data, GError **error)
   for (guint i = 0; i < graph->nodes->len; i++)
     {
       OrtrainNode *node = graph->nodes->pdata[i];
-      if (!ortrain_op_check_arity (node, error) || !has_operands (graph, node, node->op->min_inputs, error) ||
-          !each_subgraph (node, check_arity, data, error))
+      if (!ortrain_op_check_arity (node, error) ||
+          !ortrain_op_check_operands (graph, node, node->op->min_inputs, error) ||
+          !ortrain_ops_each_subgraph (node, check_arity, data, error))
         return FALSE;
     }
   return TRUE;
 }
 
-static gboolean
-bind_names (OrtrainGraph *graph, GError **error)
+gboolean
+ortrain_ops_bind_names (OrtrainGraph *graph, GError **error)
 {
   g_autoptr (GHashTable) unknown = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   Unknown found = { .counts = unknown };
@@ -163,7 +118,7 @@ check_foreign (OrtrainGraph *graph, gpointer data, GError **error)
                        text);
           return FALSE;
         }
-      if (!each_subgraph (node, check_foreign, data, error))
+      if (!ortrain_ops_each_subgraph (node, check_foreign, data, error))
         return FALSE;
     }
   return TRUE;
@@ -178,60 +133,7 @@ ortrain_ops_check_foreign (OrtrainGraph *graph, GError **error)
 gboolean
 ortrain_ops_bind (OrtrainGraph *graph, GError **error)
 {
-  return bind_names (graph, error) && check_arity (graph, NULL, error);
-}
-
-/* Upgrades look at ranks, types and contents, and a file need not say them: nodes up to `until` get what inference finds.
- * Errors are left to the inference of the whole graph. */
-static void
-infer_before (OrtrainGraph *graph, OrtrainNode *until, OrtrainNode **inferred)
-{
-  for (OrtrainNode *node; (node = ortrain_graph_next_node (graph, *inferred)) != NULL && node != until;)
-    {
-      *inferred = node;
-      if (node->op == NULL)
-        node->op = ortrain_ops_lookup (node->domain, node->op_type);
-      if (node->op != NULL && ortrain_op_check_arity (node, NULL))
-        ortrain_ops_infer_declared (node, NULL);
-    }
-}
-
-static gboolean
-upgrade (OrtrainGraph *graph, gpointer data, GError **error)
-{
-  /* The list changes under us: new nodes come before the one they serve, and are in the newest form already. */
-  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
-  g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
-  gint64 opset = graph->opset;
-  OrtrainNode *inferred = NULL; /* the last one; an upgrade deletes none but its own node */
-  for (guint i = 0; i < nodes->len; i++)
-    {
-      OrtrainNode *node = nodes->pdata[i];
-      /* a row that knows of bodies upgrades the ones it needs */
-      if (node->op->upgrade == NULL && !each_subgraph (node, upgrade, NULL, error))
-        return FALSE;
-      if (node->op->upgrade == NULL && opset >= 7)
-        continue;
-      infer_before (graph, node, &inferred);
-      if (opset < 7 && !ortrain_upgrade_from_before_7 (graph, node, opset, error))
-        return FALSE;
-      if (node->op->upgrade != NULL && !node->op->upgrade (graph, node, opset, error))
-        return FALSE;
-    }
-  graph->opset = 23;
-  g_clear_pointer (&edit, ortrain_graph_end_edit);
-  return bind_names (graph, error);
-}
-
-gboolean
-ortrain_ops_upgrade (OrtrainGraph *graph, GError **error)
-{
-  if (!bind_names (graph, error) || !check_old (graph, NULL, error))
-    return FALSE;
-  ortrain_control_hold_captures (graph);
-  if (!ortrain_graph_sort (graph, error) || !upgrade (graph, NULL, error) || !ortrain_graph_sort (graph, error))
-    return FALSE;
-  return ortrain_sequence_remove (graph, error) && ortrain_ops_bind (graph, error);
+  return ortrain_ops_bind_names (graph, error) && check_arity (graph, NULL, error);
 }
 
 gboolean

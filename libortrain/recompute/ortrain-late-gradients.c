@@ -57,7 +57,8 @@ ortrain_recompute_find_late_gradients (OrtrainGraph *graph, const guint64 *bytes
       for (guint k = 1; k < n_outputs; k++)
         {
           const OrtrainValue *value = ortrain_node_output (node, k);
-          if (value == NULL || (gint) k < node->op->min_outputs || value->role != ORTRAIN_ROLE_NONE || value->is_output || bytes[value->id] < least)
+          if (value == NULL || (gint) k < node->op->min_outputs || value->role != ORTRAIN_ROLE_NONE ||
+              value->is_output || bytes[value->id] < least)
             continue;
           const guint first = find_first_reader (value, order);
           late[value->id] = first != G_MAXUINT && first > n_backward / 2;

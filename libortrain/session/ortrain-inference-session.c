@@ -4,7 +4,7 @@
 #include "core/ortrain-text-private.h"
 #include "core/ortrain-worker-private.h"
 #include "model/ortrain-model-private.h"
-#include "ops/ortrain-standard-form-private.h"
+#include "ops/upgrade/ortrain-standard-form-private.h"
 #include "plan/ortrain-memory-report-private.h"
 #include "runtime/ortrain-bound-outputs-private.h"
 #include "runtime/ortrain-executor-private.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "transform/ortrain-expand-private.h"
 
-#include "ops/ortrain-body-private.h"
+#include "ops/decompositions/ortrain-body-private.h"
 
 /* What ran one of these nodes again computes something by itself now. */
 static void

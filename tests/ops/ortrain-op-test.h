@@ -4,6 +4,7 @@
 #include "grad/ortrain-gradient-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
+#include "ops/upgrade/ortrain-upgrade-private.h"
 #include "specialize/ortrain-host-evaluator-private.h"
 
 #include <math.h>

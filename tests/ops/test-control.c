@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "check/ortrain-check-report.h"
 #include "ops/ortrain-op-private.h"
+#include "ops/upgrade/ortrain-upgrade-private.h"
 #include "session/ortrain-inference-session.h"
 #include "specialize/ortrain-specialize-private.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "batch-norm-again.h"
 #include "op-harness.h"
+#include "ops/upgrade/ortrain-upgrade-private.h"
 
 /* Batch normalisation against PyTorch's numbers, by planes and by rows; layer and group normalisation against sums written
  * out here; equal bits at any number of threads. */

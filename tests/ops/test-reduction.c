@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "common/ortrain-integer-log.h"
 #include "op-harness.h"
+#include "ops/upgrade/ortrain-upgrade-private.h"
 
 /* Reductions against sums written out in double, over every set of axes; gradients against differences. */
 

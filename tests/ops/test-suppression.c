@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "ops/ortrain-suppression-private.h"
+#include "ops/rows/ortrain-suppression-private.h"
 
 #include <math.h>
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../model/ortrain-proto-maker.h"
+#include "ops/upgrade/ortrain-upgrade-private.h"
 
 /* A file that was written in training form: batch normalisation and dropout train or not as a session and its options
  * say, not as the file does. */

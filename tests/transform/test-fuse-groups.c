@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "../ops/op-harness.h"
 
+#include "ops/upgrade/ortrain-upgrade-private.h"
 #include "transform/ortrain-passes-private.h"
 
 /* Group normalization as exporters write it: InstanceNormalization of a view, without a scale and a bias of its own, and both

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "../ops/op-harness.h"
+#include "ops/upgrade/ortrain-upgrade-private.h"
 #include "transform/ortrain-passes-private.h"
 
 /* What exporters write for attention and normalisation, with and without the passes that recognise it: the same numbers

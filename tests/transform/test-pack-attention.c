@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "../ops/op-harness.h"
+#include "ops/upgrade/ortrain-upgrade-private.h"
 #include "transform/ortrain-passes-private.h"
 
 /* Attention of parts of one value, before and after the pass: the same results and the same gradient. */

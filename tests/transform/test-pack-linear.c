@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "../ops/op-harness.h"
-#include "ops/ortrain-body-private.h"
+#include "ops/decompositions/ortrain-body-private.h"
+#include "ops/upgrade/ortrain-upgrade-private.h"
 #include "transform/ortrain-pack-linear-private.h"
 
 /* Queries, keys and values by three linear layers of one value, before and after the pass: the same results and the same

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "../ops/op-harness.h"
 
+#include "ops/upgrade/ortrain-upgrade-private.h"
 #include "specialize/ortrain-specialize-private.h"
 #include "transform/ortrain-expand-private.h"
 #include "transform/ortrain-passes-private.h"
