@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "provider/ortrain-kernel-private.h"
+#include "kernel-abi/ortrain-kernel-private.h"
 
 /* What the kernels of org.ortrain::PackBits and UnpackBits prepare on every device. */
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/ortrain-float-private.h"
-#include "tensor/ortrain-update-scalars-private.h"
+#include "kernel-abi/ortrain-update-scalars-private.h"
 
 #include <math.h>
 

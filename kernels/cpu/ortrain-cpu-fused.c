@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ortrain-cpu-fused-program-private.h"
 
-#include "tensor/ortrain-chain-private.h"
+#include "kernel-abi/ortrain-chain-private.h"
 
 /* From operators to tile programs: one operator alone, or the body of a fused node, through the same lowering. What has
  * 16 bits is computed in float32; operands may be float32 and of 16 bits side by side, and a result is rounded once, to

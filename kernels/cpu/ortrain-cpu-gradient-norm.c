@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "kernel-abi/ortrain-update-scalars-private.h"
 #include "ortrain-cpu-spans.h"
-#include "tensor/ortrain-update-scalars-private.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "provider/ortrain-kernel-table-private.h"
+#include "kernel-abi/ortrain-kernel-table-private.h"
 
 /* Vector code is compiled once per instruction set; the build defines ORTRAIN_CPU_ISA (`_v3`) where it does so, and names
  * that cross files carry it as their suffix. */

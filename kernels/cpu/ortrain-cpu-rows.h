@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/ortrain-errors.h"
-#include "provider/ortrain-kernel-private.h"
+#include "kernel-abi/ortrain-kernel-private.h"
 
 /* Floating-point operands that a kernel reads and writes piece by piece, each in a type of its own: pieces of float32 and
  * float64 where they lie, pieces of 16 bits as float32 in a buffer that stays in the cache. What has 16 bits is rounded

@@ -2,9 +2,9 @@
 #include "common/ortrain-optimizer-math.h"
 #include "common/ortrain-stochastic-rounding.h"
 #include "cpu/ortrain-cpu-block-codes-private.h"
+#include "kernel-abi/ortrain-update-scalars-private.h"
 #include "ortrain-cpu-philox.h"
 #include "ortrain-cpu-spans.h"
-#include "tensor/ortrain-update-scalars-private.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-device.h"
 
-#include "tensor/ortrain-update-scalars-private.h"
+#include "kernel-abi/ortrain-update-scalars-private.h"
 
 /* The norm of all gradients together, whatever the floating-point type of each, and what follows from it: the loss scale, and
  * what the update is run with.

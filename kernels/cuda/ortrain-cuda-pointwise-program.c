@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-pointwise-program.h"
 
-#include "tensor/ortrain-chain-private.h"
+#include "kernel-abi/ortrain-chain-private.h"
 
 #include <math.h>
 

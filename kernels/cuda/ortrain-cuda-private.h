@@ -7,7 +7,7 @@
 
 G_BEGIN_DECLS
 
-#include "provider/ortrain-kernel-table-private.h"
+#include "kernel-abi/ortrain-kernel-table-private.h"
 #include "provider/ortrain-provider-module-private.h"
 
 /* What the files of the CUDA provider share, in C and in CUDA C++. A module links against no function of Ortrain: those

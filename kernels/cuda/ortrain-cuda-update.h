@@ -20,7 +20,7 @@ power (double x, double n)
 #include "common/ortrain-block-quantization.h"
 #include "common/ortrain-optimizer-math.h"
 #include "common/ortrain-stochastic-rounding.h"
-#include "tensor/ortrain-update-scalars-private.h"
+#include "kernel-abi/ortrain-update-scalars-private.h"
 
 /* Updates of many tensors in one pass, in place: what the kernels are called with, the rules, and elements in memory. A block
  * of threads takes a span of one tensor; what is of 16 bits is widened as it is read; states of such parameters are float32,

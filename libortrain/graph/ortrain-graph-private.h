@@ -5,7 +5,7 @@
 #include "core/ortrain-errors.h"
 #include "graph/ortrain-dim-private.h"
 #include "graph/ortrain-graph.h"
-#include "tensor/ortrain-attributes-private.h"
+#include "kernel-abi/ortrain-attributes-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 /* One IR for the forward graph, the training graph, and graphs with numbers for shapes. SSA: each value has at most one

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "kernel-abi/ortrain-update-scalars-private.h"
 #include "optim/ortrain-optimizer.h"
 #include "tensor/ortrain-tensor-private.h"
-#include "tensor/ortrain-update-scalars-private.h"
 
 /* How a built-in optimizer describes itself; read again before each step, so that its properties are live. */
 typedef struct
@@ -22,7 +22,7 @@ void ortrain_optimizer_describe (OrtrainOptimizer *self, OrtrainOptimizerDescrip
 /* Whether the optimizer can keep its state as its property says. ORTRAIN_SESSION_ERROR_OPTION */
 gboolean ortrain_optimizer_check_state_precision (OrtrainOptimizer *self, GError **error);
 
-/* What the states of a parameter are: numbers in its shape, or blocks of 8 bits (tensor/ortrain-update-scalars-private.h). */
+/* What the states of a parameter are: numbers in its shape, or blocks of 8 bits (kernel-abi/ortrain-update-scalars-private.h). */
 typedef struct
 {
   OrtrainDType dtype; /* UINT8: blocks */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "kernel-abi/ortrain-kernel-private.h"
 #include "provider/ortrain-conv-algo-search.h"
 #include "provider/ortrain-device-speed-private.h"
-#include "provider/ortrain-kernel-private.h"
 
 #include "tensor/ortrain-tensor-device-private.h"
 

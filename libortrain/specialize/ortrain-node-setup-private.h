@@ -2,7 +2,7 @@
 #pragma once
 
 #include "graph/ortrain-graph-private.h"
-#include "provider/ortrain-kernel-private.h"
+#include "kernel-abi/ortrain-kernel-private.h"
 
 /* A node, as its kernel is asked to prepare it. inputs, outputs: as many as the node has; they must outlive the result. */
 static inline OrtrainKernelSetup

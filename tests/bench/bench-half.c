@@ -5,8 +5,8 @@
  * Operands stay in the caches between runs if they fit; with COLD they lie in memory, as behind other kernels of a step.
  * Statistics and parameters are float32 in both. The last column tells runs apart: a hash of the float32 outputs. */
 #include "host-context.h"
+#include "kernel-abi/ortrain-attributes-private.h"
 #include "provider/ortrain-provider-private.h"
-#include "tensor/ortrain-attributes-private.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gradients/ortrain-gradient-check.h"
-#include "tensor/ortrain-attributes-private.h"
+#include "kernel-abi/ortrain-attributes-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 /* The text of a case (ortrain-gradient-check.h says how it is written), taken apart; and the table of all cases. */

@@ -3,8 +3,8 @@
 
 #include "core/ortrain-float-private.h"
 #include "host-context.h"
+#include "kernel-abi/ortrain-attributes-private.h"
 #include "provider/ortrain-provider-private.h"
-#include "tensor/ortrain-attributes-private.h"
 
 #include <math.h>
 #include <string.h>

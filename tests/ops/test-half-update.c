@@ -3,8 +3,8 @@
 
 #include "common/ortrain-stochastic-rounding.h"
 #include "graph/ortrain-graph-private.h"
+#include "kernel-abi/ortrain-update-scalars-private.h"
 #include "ops/ortrain-op-private.h"
-#include "tensor/ortrain-update-scalars-private.h"
 
 /* Updates with a loss scale, with gradients and parameters of 16 bits, with working copies and with stochastic rounding:
  * against the same update in float32, bit by bit. */

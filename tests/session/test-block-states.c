@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "folder.h"
+#include "kernel-abi/ortrain-update-scalars-private.h"
 #include "ortrain.h"
 #include "plan/ortrain-plan-tables-private.h"
 #include "tensor/ortrain-tensor-private.h"
-#include "tensor/ortrain-update-scalars-private.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "session/fixture.h"
 #include "simt/fake-cuda.h"
 
-#include "provider/ortrain-kernel-private.h"
+#include "kernel-abi/ortrain-kernel-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 /* What a steady step costs the host: one CUDA graph for each set of shapes, no waiting, no memory; and no copies where

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "tensor/ortrain-einsum-private.h"
+#include "kernel-abi/ortrain-einsum-private.h"
 
 /* Equations, and the labels that the axes of their terms get: letters in the order of the alphabet, then what stands
  * behind an ellipsis. */

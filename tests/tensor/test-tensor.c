@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-available-memory-private.h"
+#include "kernel-abi/ortrain-attributes-private.h"
 #include "ortrain.h"
-#include "tensor/ortrain-attributes-private.h"
 #include "tensor/ortrain-storage-private.h"
 #include "tensor/ortrain-tensor-private.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/decompositions/ortrain-body-private.h"
 
-#include "tensor/ortrain-einsum-private.h"
+#include "kernel-abi/ortrain-einsum-private.h"
 
 #include <string.h>
 

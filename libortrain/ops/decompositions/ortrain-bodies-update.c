@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/decompositions/ortrain-body-private.h"
 
-#include "tensor/ortrain-update-scalars-private.h"
+#include "kernel-abi/ortrain-update-scalars-private.h"
 
 /* Bodies of the updates: the formulas of common/ortrain-optimizer-math.h, in their order. What is the same for all
  * elements of a tensor is computed in float64 from the scalars, and then rounded to the type of the parameter. */

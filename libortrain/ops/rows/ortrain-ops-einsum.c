@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
+#include "kernel-abi/ortrain-einsum-private.h"
 #include "ops/decompositions/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
-#include "tensor/ortrain-einsum-private.h"
 
 /* Einsum. What is a matrix product in disguise is written as one when a graph is created; the rest has a kernel of loops
  * on the CPU, and a body for devices. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "kernel-abi/ortrain-chain-private.h"
 #include "ops/decompositions/ortrain-body-private.h"
 #include "ops/ortrain-op-private.h"
-#include "tensor/ortrain-chain-private.h"
 
 /* A body as kernels read it, in one block of memory each for operators, indices and constants. */
 typedef struct

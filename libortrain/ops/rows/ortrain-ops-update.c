@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "kernel-abi/ortrain-update-scalars-private.h"
 #include "ops/decompositions/ortrain-body-private.h"
-#include "tensor/ortrain-update-scalars-private.h"
 
-/* What moves parameters by their gradients. scalars: [] of float64, see tensor/ortrain-update-scalars-private.h.
+/* What moves parameters by their gradients. scalars: [] of float64, see kernel-abi/ortrain-update-scalars-private.h.
  * loss_scale: [] of float32, what the loss was multiplied by; gradients are divided by it. Gradients may be of any
  * floating-point type each, of float64 with a parameter of float64 alone.
  *
@@ -14,7 +14,7 @@
  *   finite; then the working copies. With a norm the gradients are clipped; a norm that is not finite leaves everything
  *   as it is: with a loss scale, that is an overflow. States of parameters of 16 bits are float32. All states of a tensor
  *   may be in 8 bits, but for those of float64, and Adagrad's, which only grow: uint8 in the shape that
- *   tensor/ortrain-update-scalars-private.h says. Attributes:
+ *   kernel-abi/ortrain-update-scalars-private.h says. Attributes:
  *   `parameters`, the index of each tensor among all parameters, `states`, the number of states of a tensor;
  *   `copies`, for each tensor 0 or the number of a type of 16 bits, in which the new contents of the parameter (of
  *   float32) are an output too, rounded to nearest even, also where it stays as it is; `stochastic_rounding`, 1:

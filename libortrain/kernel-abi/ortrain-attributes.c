@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "tensor/ortrain-attributes-private.h"
+#include "kernel-abi/ortrain-attributes-private.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "tensor/ortrain-attributes-private.h"
+#include "kernel-abi/ortrain-attributes-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 /* What a fused operator computes: a flat list of operators in order. Its row writes it, kernels read it. Values are

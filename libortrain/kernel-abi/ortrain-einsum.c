@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "tensor/ortrain-einsum-private.h"
+#include "kernel-abi/ortrain-einsum-private.h"
 
 #define N_LETTERS 52
 #define MAX_TERM 60 /* characters: more than any rank allows, and repeated letters */

@@ -4,7 +4,7 @@
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-philox-private.h"
-#include "tensor/ortrain-attributes-private.h"
+#include "kernel-abi/ortrain-attributes-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
