@@ -281,9 +281,9 @@ ortrain_plan_cache_entry_make_key (OrtrainGraph *graph, const OrtrainMemoryPlan 
   guint8 digest[ORTRAIN_PLAN_DIGEST_BYTES];
   put_provider (key, request->provider);
   put_provider (key, request->host != NULL ? request->host : request->provider);
-  PUT_INTS (key, request->keep_outputs_in_arena, request->two_streams, request->overlaps_offloads,
-            request->without_search, (gint64) budget->bytes, budget->level, budget->any, budget->offloads,
-            budget->family != NULL /* its answers have more */);
+  PUT_INTS (key, request->keep_outputs_in_arena, request->context != NULL && request->context->two_streams,
+            request->overlaps_offloads, request->without_search, (gint64) budget->bytes, budget->level, budget->any,
+            budget->offloads, budget->family != NULL /* its answers have more */);
   for (guint c = 0; c <= ORTRAIN_CATEGORY_OUTPUT; c++)
     put_int (key, budget->persistent[c]);
   put_graph (key, graph);

@@ -3,6 +3,7 @@
 
 #include "core/ortrain-object-list-private.h"
 #include "plan/ortrain-plan-tables-private.h"
+#include "transform/ortrain-plan-context-private.h"
 
 /* Immutable once it is returned to a session, but for `persistent`, which the session that owns the state fills in. Before that, the
  * rooms above the planner set `n_layers` and `dropped_clusters`. */
@@ -11,6 +12,7 @@ struct _OrtrainMemoryPlan
   GObject parent_instance;
 
   OrtrainGraph *graph;
+  OrtrainPlanContext *context; /* that made it; NULL: none */
   OrtrainPlanValue *values;
   guint n_values;
   OrtrainPlanStep *steps; /* NULL: a packing alone, without a graph */

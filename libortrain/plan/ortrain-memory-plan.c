@@ -60,6 +60,7 @@ ortrain_memory_plan_finalize (GObject *object)
   g_free (self->live);
   g_free (self->high_water);
   g_clear_object (&self->graph);
+  g_clear_pointer (&self->context, ortrain_plan_context_unref);
   g_free (self->dropped_clusters);
   G_OBJECT_CLASS (ortrain_memory_plan_parent_class)->finalize (object);
 }

@@ -109,11 +109,37 @@ add_gradients (JsonBuilder *builder, OrtrainMemoryPlan *self)
   json_builder_end_object (builder);
 }
 
+static void
+add_names (JsonBuilder *builder, const char *name, char **names)
+{
+  json_builder_set_member_name (builder, name);
+  json_builder_begin_array (builder);
+  for (guint i = 0; names[i] != NULL; i++)
+    json_builder_add_string_value (builder, names[i]);
+  json_builder_end_array (builder);
+}
+
+static void
+add_context (JsonBuilder *builder, const OrtrainPlanContext *context)
+{
+  if (context == NULL)
+    return;
+  json_builder_set_member_name (builder, "context");
+  json_builder_begin_object (builder);
+  json_builder_set_member_name (builder, "device");
+  json_builder_add_string_value (builder, context->device);
+  add_bytes (builder, "streams", context->two_streams ? 2 : 1);
+  add_names (builder, "disabled_passes", context->disabled_passes);
+  add_names (builder, "expanded", context->expanded);
+  json_builder_end_object (builder);
+}
+
 /**
  * ortrain_memory_plan_to_json:
  * @self: a plan
  *
- * The plan as a JSON object with the members `arena_bytes`, `host_arena_bytes`, `offloaded_bytes`, `lower_bound_bytes`,
+ * The plan as a JSON object with the members `context` (what it was made for: `device`, `streams`, and what was left out or
+ * expanded for finding faults, `disabled_passes` and `expanded`), `arena_bytes`, `host_arena_bytes`, `offloaded_bytes`, `lower_bound_bytes`,
  * `persistent_bytes`, `peak_bytes`, `n_steps`, `first_backward_step`, `first_update_step`, `flops`, `bytes_moved` and
  * `milliseconds` (of all steps), `peak` (`step`, `live_bytes` and, of a model, `node`, `operator` and `phase`), `gradients`
  * (`deferral_reason`, see [property@MemoryPlan:gradients-kept], and `parameters` whose gradients take memory for longer than
@@ -136,6 +162,7 @@ ortrain_memory_plan_to_json (OrtrainMemoryPlan *self)
 
   g_autoptr (JsonBuilder) builder = json_builder_new ();
   json_builder_begin_object (builder);
+  add_context (builder, self->context);
   add_bytes (builder, "arena_bytes", self->arena_bytes);
   add_bytes (builder, "host_arena_bytes", self->host_arena_bytes);
   add_bytes (builder, "offloaded_bytes", ortrain_memory_plan_get_offloaded_bytes (self));

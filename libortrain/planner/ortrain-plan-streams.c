@@ -75,7 +75,8 @@ choose_stream (const Streams *self, const OrtrainPlanRequest *request, const Ort
     return ORTRAIN_STREAM_HOST;
   if (is_copy (step->node))
     return ORTRAIN_STREAM_COPY;
-  return request->two_streams ? choose_compute_stream (self, step) : ORTRAIN_STREAM_COMPUTE;
+  return request->context != NULL && request->context->two_streams ? choose_compute_stream (self, step)
+                                                                   : ORTRAIN_STREAM_COMPUTE;
 }
 
 static void

@@ -2,14 +2,15 @@
 #pragma once
 
 #include "plan/ortrain-plan-tables-private.h"
+#include "transform/ortrain-plan-context-private.h"
 
 typedef struct
 {
   OrtrainProvider *provider;
   OrtrainProvider *host;          /* runs nodes that are `on_host` */
+  OrtrainPlanContext *context;    /* or NULL; the plan keeps it */
   OrtrainKernelCache *cache;      /* of prepared kernels; or NULL */
   gboolean keep_outputs_in_arena; /* graph outputs stay in the arena (training) instead of REGION_OUTPUT */
-  gboolean two_streams;           /* chains of nodes that do not depend on each other run on two streams */
   gboolean consumes_graph;        /* the plan is of the graph itself, which changes and is of no use to others then */
   gboolean overlaps_offloads;     /* other steps run meanwhile, which takes memory for longer */
   gboolean lowers_peak;           /* the order of steps is searched further around the peak */

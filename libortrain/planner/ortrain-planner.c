@@ -374,6 +374,7 @@ OrtrainMemoryPlan *
 ortrain_planner_plan (OrtrainGraph *graph, const OrtrainPlanRequest *request, GError **error)
 {
   g_autoptr (OrtrainMemoryPlan) plan = g_object_new (ORTRAIN_TYPE_MEMORY_PLAN, NULL);
+  plan->context = request->context != NULL ? ortrain_plan_context_ref (request->context) : NULL;
   plan->graph = request->consumes_graph ? g_object_ref (graph) : ortrain_graph_clone (graph);
   OrtrainPlannerState self = { .graph = plan->graph, .request = request, .plan = plan };
   self.infos = g_ptr_array_new_with_free_func (ortrain_planned_node_free);

@@ -146,7 +146,7 @@ make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, gboolean double_buf
   self->untrainable = find_single_value (graph);
   graph->recompute_group_size = *recompute_group_size;
   graph->spares_memory = spares;
-  if (self->config.optimize != NULL && !self->config.optimize (graph, self->provider, error))
+  if (self->config.optimize != NULL && !self->config.optimize (graph, self->provider, self->config.context, error))
     return NULL;
   *recompute_group_size = graph->recompute_group_size;
   g_autoptr (GHashTable) on_device = find_on_device (self, graph, feeds);
@@ -169,7 +169,7 @@ plan_within (OrtrainExecutor *self, OrtrainGraph *graph, const OrtrainBudget *bu
     .host = ortrain_device_context_get_host (self->config.device_context),
     .cache = self->kernels,
     .keep_outputs_in_arena = self->config.training,
-    .two_streams = g_strcmp0 (g_getenv ("ORTRAIN_STREAMS"), "2") == 0,
+    .context = self->config.context,
     .consumes_graph = TRUE,
     .without_search = !ortrain_step_arena_has_pattern (self->config.arena),
   };

@@ -8,6 +8,7 @@
 #include "runtime/ortrain-program-private.h"
 #include "runtime/ortrain-step-arena-private.h"
 #include "tensor/ortrain-tensor-dict.h"
+#include "transform/ortrain-plan-context-private.h"
 
 /* Runs one graph for any input shapes: keeps a plan and a program per key (input shapes and contents of deciding
  * inputs). Inference and training sessions are created of it; a training session has one for each
@@ -26,9 +27,11 @@ typedef struct
   OrtrainResolveFunc resolve;
   gpointer resolve_data;
   /* Passes over the graph once its shapes are numbers (fusion, expansion); may be NULL. */
-  gboolean (*optimize) (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
-  const char *const *guarded; /* values that an update depends on, the first is the loss; may be NULL */
-  float overflows_above;      /* a loss scale above it makes up for gradients that are not finite */
+  gboolean (*optimize) (OrtrainGraph *graph, const OrtrainProvider *provider, const OrtrainPlanContext *context,
+                        GError **error);
+  OrtrainPlanContext *context; /* lives longer than the executor */
+  const char *const *guarded;  /* values that an update depends on, the first is the loss; may be NULL */
+  float overflows_above;       /* a loss scale above it makes up for gradients that are not finite */
   OrtrainInputStaging
       *input_staging;           /* where feeds wait for the device; NULL: the caller keeps them until it has waited */
   guint recompute_level;        /* above 0: layers are computed again in the backward pass */

@@ -5,6 +5,7 @@
 #include "core/ortrain-worker-private.h"
 #include "model/ortrain-model-private.h"
 #include "ops/upgrade/ortrain-standard-form-private.h"
+#include "options/ortrain-plan-environment-private.h"
 #include "plan/ortrain-memory-report-private.h"
 #include "runtime/ortrain-bound-outputs-private.h"
 #include "runtime/ortrain-executor-private.h"
@@ -49,6 +50,7 @@ struct _OrtrainInferenceSession
   char **outputs;          /* that are computed; NULL: all */
   OrtrainSessionLock lock; /* of what follows; runs wait for one another */
   OrtrainDeviceContext *device_context;
+  OrtrainPlanContext *plan_context; /* of all graphs and plans */
   OrtrainExecutor *executor;
   OrtrainStepArena *arena;
   gboolean ignores_declarations; /* the graph is the one without the file's declarations */
@@ -83,6 +85,7 @@ ortrain_inference_session_dispose (GObject *object)
   g_clear_pointer (&self->executor, ortrain_executor_free);
   g_clear_pointer (&self->arena, ortrain_step_arena_unref);
   g_clear_pointer (&self->device_context, ortrain_device_context_free);
+  g_clear_pointer (&self->plan_context, ortrain_plan_context_unref);
   g_clear_object (&self->plan);
   g_clear_object (&self->graph);
   ortrain_session_lock_leave (&self->lock);
@@ -188,14 +191,15 @@ make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph
 {
   g_autoptr (OrtrainGraph) copy = copy_graph (self, source);
   const gboolean optimize = ortrain_session_options_get_optimize (self->options);
-  if ((optimize &&
-       !ortrain_optimize_symbolic_graph (copy, ortrain_device_context_get_provider (self->device_context), error)) ||
+  if ((optimize && !ortrain_optimize_symbolic_graph (copy, ortrain_device_context_get_provider (self->device_context),
+                                                     self->plan_context, error)) ||
       !apply_precision (self, copy, error))
     return NULL;
   const OrtrainExecutorConfig config = {
     .device_context = self->device_context,
     .arena = self->arena,
     .optimize = optimize ? ortrain_optimize_static_graph : ortrain_complete_static_graph,
+    .context = self->plan_context,
     .memory_budget = ortrain_session_options_get_memory_budget (self->options),
     .max_plans = ortrain_session_options_get_max_plans (self->options),
   };
@@ -316,6 +320,7 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
   if (provider == NULL || (self->device_context = ortrain_device_context_new (provider, NULL, error)) == NULL ||
       !ortrain_arena_config_parse (ortrain_session_options_get_arena_config (defaults), &arena_config, error))
     return NULL;
+  self->plan_context = ortrain_options_make_plan_context (provider);
   self->arena = ortrain_step_arena_new (
       provider, ortrain_session_options_get_memory_pattern (defaults) ? NULL : &arena_config, NULL);
   self->executor = make_executor (self, source, &self->graph, error);

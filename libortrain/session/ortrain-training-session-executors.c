@@ -78,7 +78,8 @@ bind_without_declarations (OrtrainTrainingSession *self, OrtrainTrainingRun run,
   g_autoptr (OrtrainGraph) source = ortrain_model_make_undeclared_graph (self->model, NULL);
   g_autoptr (OrtrainTrainingGraph) graph =
       source != NULL ? ortrain_training_graph_new (source, self->options, &self->rule, padding_rows, detached,
-                                                   ortrain_device_context_get_provider (self->device_context), NULL)
+                                                   ortrain_device_context_get_provider (self->device_context),
+                                                   self->plan_context, NULL)
                      : NULL;
   if (graph == NULL || !same_tensors (graph->parameters, self->graph->parameters) ||
       !same_tensors (graph->buffers, self->graph->buffers) ||

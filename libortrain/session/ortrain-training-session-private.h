@@ -30,6 +30,7 @@ struct _OrtrainTrainingSession
   OrtrainUpdateRule rule;
   OrtrainParameterStore *store;
   OrtrainDeviceContext *device_context;
+  OrtrainPlanContext *plan_context; /* of all graphs and plans */
   OrtrainStepArena *arena;
   OrtrainInputStaging *input_staging; /* NULL: the device reads the host's memory */
   OrtrainStepQueue *queue;

@@ -3,6 +3,7 @@
 
 #include "model/ortrain-model-private.h"
 #include "optim/ortrain-adamw.h"
+#include "options/ortrain-plan-environment-private.h"
 #include "session/ortrain-training-session-signals-private.h"
 #include "training-graph/ortrain-nondifferentiable-outputs-private.h"
 #include "training-graph/ortrain-padding-rows-private.h"
@@ -153,6 +154,7 @@ ortrain_training_session_get_config (OrtrainTrainingSession *self)
     .resolve = ortrain_parameter_store_resolve,
     .resolve_data = self->store,
     .optimize = ortrain_optimize_static_graph,
+    .context = self->plan_context,
     .recompute_level = ortrain_training_options_get_memory_opt_level (self->options),
     .memory_budget = ortrain_training_options_get_memory_budget (self->options),
     .offloads = offload == ORTRAIN_OFFLOAD_ON || (offload == ORTRAIN_OFFLOAD_AUTO && !reads_host),
@@ -225,10 +227,11 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
       !ortrain_precision_check (model_graph, options, &self->rule, error))
     return FALSE;
   g_autoptr (OrtrainProvider) provider = open_provider (options, error);
-  g_autoptr (OrtrainTrainingGraph) graph =
-      provider != NULL
-          ? ortrain_training_graph_new (model_graph, options, &self->rule, padding_rows, detached, provider, error)
-          : NULL;
+  if (provider == NULL)
+    return FALSE;
+  self->plan_context = ortrain_options_make_plan_context (provider);
+  g_autoptr (OrtrainTrainingGraph) graph = ortrain_training_graph_new (model_graph, options, &self->rule, padding_rows,
+                                                                       detached, provider, self->plan_context, error);
   if (graph == NULL)
     return FALSE;
   self->model = g_object_ref (model);
@@ -617,6 +620,7 @@ ortrain_training_session_finalize (GObject *object)
   g_clear_pointer (&self->old_graphs, g_ptr_array_unref);
   g_clear_pointer (&self->worker, ortrain_worker_free);
   g_clear_pointer (&self->queue, ortrain_step_queue_free);
+  g_clear_pointer (&self->plan_context, ortrain_plan_context_unref);
   ortrain_session_lock_clear (&self->session_lock);
   g_mutex_clear (&self->lock);
 

@@ -6,6 +6,7 @@
 #include "graph/ortrain-graph-private.h"
 #include "optim/ortrain-optimizer-private.h"
 #include "options/ortrain-training-options.h"
+#include "transform/ortrain-plan-context-private.h"
 
 /* What a session trains: the model's graph with roles for its initializers, ties resolved, and from it the training
  * graph (losses, gradients, batch normalisation and dropout as they train) and the graphs for evaluation. */
@@ -87,7 +88,7 @@ typedef struct
 OrtrainTrainingGraph *ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options,
                                                   const OrtrainUpdateRule *rule, GHashTable *padding_rows,
                                                   GHashTable *detached, const OrtrainProvider *provider,
-                                                  GError **error);
+                                                  const OrtrainPlanContext *context, GError **error);
 /* The same with updates by another rule; for one of an undecided rule. */
 OrtrainTrainingGraph *ortrain_training_graph_new_with_rule (const OrtrainTrainingGraph *graph,
                                                             const OrtrainUpdateRule *rule, GError **error);

@@ -370,7 +370,7 @@ recompute (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, GError *
 
 static gboolean
 build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule,
-                const OrtrainProvider *provider, GError **error)
+                const OrtrainProvider *provider, const OrtrainPlanContext *context, GError **error)
 {
   OrtrainGraph *graph = self->training;
   if (!make_layers_train (graph, error))
@@ -382,7 +382,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
   ortrain_graph_remove_dead (graph);
-  if (!ortrain_optimize_symbolic_graph (graph, provider, error))
+  if (!ortrain_optimize_symbolic_graph (graph, provider, context, error))
     return FALSE;
 
   if (!ortrain_precision_apply (graph, options, error) ||
@@ -423,7 +423,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
         return FALSE;
       g_array_index (self->parameters, OrtrainTrainedTensor, i).gradient = g_strdup (gradients[i]->name);
     }
-  if (!ortrain_graph_sort (graph, error) || !ortrain_optimize_gradient_graph (graph, error) ||
+  if (!ortrain_graph_sort (graph, error) || !ortrain_optimize_gradient_graph (graph, context, error) ||
       !ortrain_low_precision_copies_hold (graph, self->parameters, error))
     return FALSE;
   if (!recompute (self, options, error))
@@ -531,7 +531,7 @@ stop_gradients (OrtrainGraph *base, OrtrainTrainingOptions *options, GHashTable 
 OrtrainTrainingGraph *
 ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule,
                             GHashTable *padding_rows, GHashTable *detached, const OrtrainProvider *provider,
-                            GError **error)
+                            const OrtrainPlanContext *context, GError **error)
 {
   g_autoptr (OrtrainTrainingGraph) self = training_graph_alloc ();
   if (!check_padding_rows (model_graph, options, error))
@@ -613,12 +613,12 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
   ortrain_graph_drop_blocked_outputs (self->evaluation_loss);
   ortrain_graph_remove_dead (self->evaluation);
   ortrain_graph_remove_dead (self->evaluation_loss);
-  if (!ortrain_optimize_symbolic_graph (self->evaluation, provider, error) ||
-      !ortrain_optimize_symbolic_graph (self->evaluation_loss, provider, error))
+  if (!ortrain_optimize_symbolic_graph (self->evaluation, provider, context, error) ||
+      !ortrain_optimize_symbolic_graph (self->evaluation_loss, provider, context, error))
     return NULL;
 
   self->training = ortrain_graph_clone (base);
-  if (!build_training (self, options, rule, provider, error) ||
+  if (!build_training (self, options, rule, provider, context, error) ||
       !finish_evaluation (self, self->evaluation, options, error) ||
       !finish_evaluation (self, self->evaluation_loss, options, error))
     return NULL;

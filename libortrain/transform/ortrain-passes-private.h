@@ -2,21 +2,22 @@
 #pragma once
 
 #include "graph/ortrain-graph-private.h"
-#include "provider/ortrain-provider-private.h"
+#include "transform/ortrain-plan-context-private.h"
 
-/* The lists that order the passes. ORTRAIN_DISABLE_PASSES, a list of names with commas or "all", leaves passes out (for
- * tests and for finding faults; none of them changes what is computed beyond rounding). ORTRAIN_EXPAND, a list of names of
- * our own operators or "all", takes them to have no kernel: their bodies in standard operators run. */
+/* The lists that order the passes. context: which of them are left out, and more; NULL: nothing is */
 
 /* Before the gradient is built; shapes may be symbolic. provider: the one that will run the graph, or
  * NULL: then passes that need certain kernels do nothing. */
-gboolean ortrain_optimize_symbolic_graph (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
+gboolean ortrain_optimize_symbolic_graph (OrtrainGraph *graph, const OrtrainProvider *provider,
+                                          const OrtrainPlanContext *context, GError **error);
 /* Once the gradient is built; shapes may be symbolic. */
-gboolean ortrain_optimize_gradient_graph (OrtrainGraph *graph, GError **error);
+gboolean ortrain_optimize_gradient_graph (OrtrainGraph *graph, const OrtrainPlanContext *context, GError **error);
 /* Once shapes are numbers (the executor's callback). provider: that will run it. */
-gboolean ortrain_optimize_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
+gboolean ortrain_optimize_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider,
+                                        const OrtrainPlanContext *context, GError **error);
 /* Instead of it, where nothing is to be optimized: what the provider has no kernel for is expanded all the same. */
-gboolean ortrain_complete_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
+gboolean ortrain_complete_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider,
+                                        const OrtrainPlanContext *context, GError **error);
 
 /* transform/ortrain-merge-equal.c: nodes of one phase that compute the same from the same become one. */
 gboolean ortrain_merge_equal_nodes (OrtrainGraph *graph, GError **error);

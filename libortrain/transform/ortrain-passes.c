@@ -22,7 +22,9 @@ typedef struct
   const char *name;
   gboolean (*run) (OrtrainGraph *graph, GError **error);
   gboolean (*run_for) (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error); /* or this */
-  gboolean needed; /* for kernels to be found: not left out */
+  gboolean (*run_within) (OrtrainGraph *graph, const OrtrainProvider *provider, const OrtrainPlanContext *context,
+                          GError **error); /* or this */
+  gboolean needed;                         /* for kernels to be found: not left out */
 } Pass;
 
 static gboolean
@@ -42,7 +44,7 @@ remove_dead (OrtrainGraph *graph, GError **error)
 typedef struct
 {
   const OrtrainProvider *provider;
-  char **without; /* operators that are taken to have no kernel; or "all" */
+  const OrtrainPlanContext *context; /* may say that there is no kernel */
 } Kernels;
 
 static void
@@ -57,8 +59,7 @@ static gboolean
 has_kernel (const OrtrainNode *node, gpointer data)
 {
   const Kernels *kernels = data;
-  const char *const *without = (const char *const *) kernels->without;
-  if (g_strv_contains (without, "all") || g_strv_contains (without, node->op_type))
+  if (ortrain_plan_context_expands (kernels->context, node->op_type))
     return FALSE;
   const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
   g_autofree OrtrainOperand *operands = g_new0 (OrtrainOperand, n_inputs + n_outputs + 1);
@@ -72,7 +73,7 @@ has_kernel (const OrtrainNode *node, gpointer data)
 static gboolean
 place (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
 {
-  Kernels device = { provider, (char *[]){ NULL } }, host = { ortrain_provider_get_host (), (char *[]){ NULL } };
+  Kernels device = { provider, NULL }, host = { ortrain_provider_get_host (), NULL };
   for (guint i = 0; i < graph->nodes->len; i++)
     {
       OrtrainNode *node = graph->nodes->pdata[i];
@@ -82,11 +83,9 @@ place (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
 }
 
 static gboolean
-expand (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
+expand (OrtrainGraph *graph, const OrtrainProvider *provider, const OrtrainPlanContext *context, GError **error)
 {
-  const char *list = g_getenv ("ORTRAIN_EXPAND");
-  g_auto (GStrv) without = g_strsplit (list != NULL ? list : "", ",", -1);
-  Kernels kernels = { provider, without };
+  Kernels kernels = { provider, context };
   return ortrain_expand_nodes (graph, has_kernel, &kernels, error);
 }
 
@@ -129,27 +128,35 @@ static const Pass static_passes[] = {
   { "remove-dead", remove_dead },
   { "reuse-outputs", .run_for = ortrain_reuse_outputs },
   { "fuse-elementwise", .run_for = ortrain_fuse_elementwise },
-  { "expand", .run_for = expand, .needed = TRUE }, /* what the provider has no kernel for, whoever wrote it */
+  { "expand", .run_within = expand, .needed = TRUE }, /* what the provider has no kernel for, whoever wrote it */
   { "remove-dead", remove_dead },
   { "place", .run_for = place, .needed = TRUE },
 };
 
 static const Pass needed_passes[] = {
-  { "expand", .run_for = expand, .needed = TRUE },
+  { "expand", .run_within = expand, .needed = TRUE },
   { "place", .run_for = place, .needed = TRUE },
 };
 
 static gboolean
-run (const Pass *passes, guint n, OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
+run_pass (const Pass *pass, OrtrainGraph *graph, const OrtrainProvider *provider, const OrtrainPlanContext *context,
+          GError **error)
 {
-  const char *list = g_getenv ("ORTRAIN_DISABLE_PASSES");
-  g_auto (GStrv) disabled = g_strsplit (list != NULL ? list : "", ",", -1);
-  const gboolean none = g_strv_contains ((const char *const *) disabled, "all");
+  if (pass->run != NULL)
+    return pass->run (graph, error);
+  return pass->run_for != NULL ? pass->run_for (graph, provider, error)
+                               : pass->run_within (graph, provider, context, error);
+}
+
+static gboolean
+run (const Pass *passes, guint n, OrtrainGraph *graph, const OrtrainProvider *provider,
+     const OrtrainPlanContext *context, GError **error)
+{
   for (guint i = 0; i < n; i++)
     {
-      if (!passes[i].needed && (none || g_strv_contains ((const char *const *) disabled, passes[i].name)))
+      if (!passes[i].needed && ortrain_plan_context_disables (context, passes[i].name))
         continue;
-      if (!(passes[i].run != NULL ? passes[i].run (graph, error) : passes[i].run_for (graph, provider, error)))
+      if (!run_pass (&passes[i], graph, provider, context, error))
         {
           g_prefix_error (error, "%s: ", passes[i].name);
           return FALSE;
@@ -159,25 +166,28 @@ run (const Pass *passes, guint n, OrtrainGraph *graph, const OrtrainProvider *pr
 }
 
 gboolean
-ortrain_optimize_symbolic_graph (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
+ortrain_optimize_symbolic_graph (OrtrainGraph *graph, const OrtrainProvider *provider,
+                                 const OrtrainPlanContext *context, GError **error)
 {
-  return run (symbolic_passes, G_N_ELEMENTS (symbolic_passes), graph, provider, error);
+  return run (symbolic_passes, G_N_ELEMENTS (symbolic_passes), graph, provider, context, error);
 }
 
 gboolean
-ortrain_optimize_gradient_graph (OrtrainGraph *graph, GError **error)
+ortrain_optimize_gradient_graph (OrtrainGraph *graph, const OrtrainPlanContext *context, GError **error)
 {
-  return run (gradient_passes, G_N_ELEMENTS (gradient_passes), graph, NULL, error);
+  return run (gradient_passes, G_N_ELEMENTS (gradient_passes), graph, NULL, context, error);
 }
 
 gboolean
-ortrain_optimize_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
+ortrain_optimize_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider, const OrtrainPlanContext *context,
+                               GError **error)
 {
-  return run (static_passes, G_N_ELEMENTS (static_passes), graph, provider, error);
+  return run (static_passes, G_N_ELEMENTS (static_passes), graph, provider, context, error);
 }
 
 gboolean
-ortrain_complete_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
+ortrain_complete_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider, const OrtrainPlanContext *context,
+                               GError **error)
 {
-  return run (needed_passes, G_N_ELEMENTS (needed_passes), graph, provider, error);
+  return run (needed_passes, G_N_ELEMENTS (needed_passes), graph, provider, context, error);
 }

@@ -55,7 +55,7 @@ make_static_graph (OrtrainTrainingSession *session, gint64 batch, const OrtrainP
   g_assert_no_error (error);
   graph->recompute_group_size = 1;
   graph->spares_memory = TRUE;
-  g_assert_true (ortrain_optimize_static_graph (graph, provider, &error));
+  g_assert_true (ortrain_optimize_static_graph (graph, provider, NULL, &error));
   return graph;
 }
 

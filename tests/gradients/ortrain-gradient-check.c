@@ -287,7 +287,7 @@ interpret (OrtrainGraph *source, GArray *feeds, GHashTable *wanted, GError **err
                                             g_hash_table_contains (shape_inputs, feed->value) ? feed->tensor : NULL };
     }
   g_autoptr (OrtrainGraph) graph = ortrain_specialize (source, inputs, feeds->len, error);
-  if (graph == NULL || !ortrain_complete_static_graph (graph, ortrain_provider_get_host (), error))
+  if (graph == NULL || !ortrain_complete_static_graph (graph, ortrain_provider_get_host (), NULL, error))
     return FALSE; /* operators of devices alone run by their bodies */
   g_autoptr (GHashTable) tensors = g_hash_table_new_full (NULL, NULL, NULL, g_object_unref);
   for (guint i = 0; i < feeds->len; i++)

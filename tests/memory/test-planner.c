@@ -568,9 +568,10 @@ test_verifier (Fixture *fixture, gconstpointer data)
 static void
 test_verifier_streams (Fixture *fixture, gconstpointer data)
 {
-  g_setenv ("ORTRAIN_STREAMS", "2", TRUE);
+  plan_context = ortrain_plan_context_new (ortrain_provider_get_host ());
+  plan_context->two_streams = TRUE;
   test_verifier (fixture, data);
-  g_unsetenv ("ORTRAIN_STREAMS");
+  g_clear_pointer (&plan_context, ortrain_plan_context_unref);
 }
 
 /* A plan is made of a graph that stays as it is, as often as one likes; kernels are prepared once. */

@@ -73,7 +73,7 @@ test_form (gconstpointer data)
   g_autoptr (GHashTable) padding_rows = g_hash_table_new (g_str_hash, g_str_equal);
   const OrtrainUpdateRule rule = { 0 };
   g_autoptr (OrtrainTrainingGraph) graph =
-      ortrain_training_graph_new (model, options, &rule, padding_rows, NULL, NULL, &error);
+      ortrain_training_graph_new (model, options, &rule, padding_rows, NULL, NULL, NULL, &error);
   g_assert_no_error (error);
   g_assert_cmpuint (graph->parameters->len, ==, 2);
   g_assert_cmpuint (graph->buffers->len, ==, train ? 2 : 0); /* mean and variance move */

@@ -120,6 +120,9 @@ get_execution (void)
   return device_context;
 }
 
+/* Of the executors that are made from now on; NULL: none. */
+static G_GNUC_UNUSED OrtrainPlanContext *plan_context;
+
 static inline OrtrainExecutor *
 make_executor (OrtrainGraph *graph, Memory *memory, OrtrainDeviceContext *device_context)
 {
@@ -129,6 +132,7 @@ make_executor (OrtrainGraph *graph, Memory *memory, OrtrainDeviceContext *device
     .training = TRUE,
     .resolve = resolve_place,
     .resolve_data = memory,
+    .context = plan_context,
   };
   OrtrainExecutor *executor = ortrain_executor_new (graph, &config, &error);
   g_assert_no_error (error);
