@@ -3,6 +3,7 @@
 """Exceptions: a class for each domain, raised from every way to call; what methods of the user return; arguments."""
 import asyncio
 import copy
+import glob
 import os
 import pickle
 import unittest
@@ -168,6 +169,33 @@ class Returned(unittest.TestCase):
         for schedule.saved in ({"a": 1}, 5, "x"):
             self.fails(lambda: session.save_checkpoint(where), f"MySchedule.do_save_state () returned {schedule.saved!r}; a GLib.Variant or None is needed")
             self.fails(schedule.save_state, "do_save_state () returned")
+
+    def test_file_that_changes_while_it_is_loaded(self):
+        """Everything is checked, then applied: a file that changes between the two leaves the schedule and the counts as they were."""
+        class MySchedule(Ortrain.LrSchedule):
+            state, where = 1, None
+
+            def do_evaluate(self, step):
+                return 1
+
+            def do_save_state(self):
+                return GLib.Variant("i", self.state)
+
+            def do_load_state(self, state):
+                self.state = state.unpack()
+                for file in glob.glob(os.path.join(self.where, "**", "*.safetensors"), recursive=True):
+                    os.utime(file, (1, 1))
+                return True
+
+        schedule = MySchedule()
+        schedule.where = os.path.join(folder, "changing")
+        session = training_session(schedule=schedule)
+        session.save_checkpoint(schedule.where)
+        schedule.state = 2
+        session.train_step(batch())
+        session.optimizer_step()
+        self.fails(lambda: session.load_checkpoint(schedule.where), "changed", error=Ortrain.TensorError)
+        self.assertEqual((schedule.state, session.get_step(), session.get_n_train_steps()), (2, 1, 1))
 
     def test_numbers_of_items(self):
         class MyDataset(Ortrain.Dataset):
