@@ -3,6 +3,8 @@
 
 #include "cuda/ortrain-cuda-device.h"
 
+#include <type_traits>
+
 /* Converts packs of N 16-bit floats to float32 and back; N is even. A GPU rounds two numbers with one instruction. The results
  * have the same bits as on other providers, except for NaN, whose payload may differ. */
 
@@ -69,6 +71,32 @@ ortrain_cuda_narrow_bfloat16 (const float (&x)[N])
       pack.at[v] = ortrain_float_to_bfloat16 (x[v]);
       pack.at[v + 1] = ortrain_float_to_bfloat16 (x[v + 1]);
 #endif
+    }
+  return pack;
+}
+
+/* N numbers of a type that is known at compile time, also an odd number of them. */
+template <typename T, int N>
+static __device__ __forceinline__ OrtrainPack<T, N>
+ortrain_cuda_narrow (const float (&x)[N])
+{
+  OrtrainPack<T, N> pack;
+  if constexpr (sizeof (T) == 2 && N % 2 == 0)
+    {
+      OrtrainPack<guint16, N> bits;
+      if constexpr (std::is_same_v<T, OrtrainHalf>)
+        bits = ortrain_cuda_narrow_half (x);
+      else
+        bits = ortrain_cuda_narrow_bfloat16 (x);
+#pragma unroll
+      for (int v = 0; v < N; v++)
+        pack.at[v].bits = bits.at[v];
+    }
+  else
+    {
+#pragma unroll
+      for (int v = 0; v < N; v++)
+        pack.at[v] = ortrain_narrow<T> (x[v]);
     }
   return pack;
 }

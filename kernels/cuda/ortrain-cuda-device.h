@@ -10,8 +10,8 @@
 #include "core/ortrain-philox-private.h"
 
 /* For kernels in CUDA C++, which nvcc compiles for the device and tests/simt for the host: launching, types of 16 bits,
- * sums within warps and blocks, faults, accumulation. Kernels hold to what both understand: no inline PTX, no native
- * arithmetic in 16 bits, shared memory by ORTRAIN_CUDA_SHARED. */
+ * sums within warps and blocks, faults, accumulation. Kernels hold to what both understand: no inline PTX but conversions here
+ * and in convert.h, no native arithmetic in 16 bits, shared memory by ORTRAIN_CUDA_SHARED. */
 
 #define ORTRAIN_CUDA_WARP 32
 #define ORTRAIN_CUDA_BLOCK 256 /* threads, where nothing speaks for another number */
@@ -91,6 +91,10 @@ struct OrtrainBfloat16
   guint16 bits;
 };
 
+/* Where the type is known when a kernel is compiled, a GPU converts by its instructions, which give the bits of
+ * core/ortrain-float-private.h, except that the payload of NaN may differ. Where it is known at run time only, as in ortrain_load_any (),
+ * those formulas stay: with a conversion for each type side by side, kernels at the limit of their registers spill. */
+
 /* What an element is computed in. */
 template <typename T> struct OrtrainWide
 {
@@ -116,7 +120,13 @@ ortrain_widen (double x)
 static inline __host__ __device__ float
 ortrain_widen (OrtrainHalf x)
 {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+#else
   return ortrain_half_to_float (x.bits);
+#endif
 }
 
 static inline __host__ __device__ float
@@ -143,13 +153,25 @@ template <>
 inline __host__ __device__ OrtrainHalf
 ortrain_narrow<OrtrainHalf> (float x)
 {
+#if defined(__CUDA_ARCH__)
+  OrtrainHalf y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  return y;
+#else
   return OrtrainHalf{ ortrain_float_to_half (x) };
+#endif
 }
 template <>
 inline __host__ __device__ OrtrainBfloat16
 ortrain_narrow<OrtrainBfloat16> (float x)
 {
+#if defined(__CUDA_ARCH__)
+  OrtrainBfloat16 y;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  return y;
+#else
   return OrtrainBfloat16{ ortrain_float_to_bfloat16 (x) };
+#endif
 }
 
 template <typename T>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cuda/ortrain-cuda-convert.h"
 #include "cuda/ortrain-cuda-indices.h"
 
 /* Reading through indices: Gather, GatherElements, GatherND, and the scatter-adds that are their gradients. Sums are
@@ -131,7 +132,7 @@ load_pack_any (const void *x, gint64 at, OrtrainDType dtype, float *values)
 }
 
 static inline __device__ void
-store_pack_any (void *y, gint64 at, OrtrainDType dtype, const float *values)
+store_pack_any (void *y, gint64 at, OrtrainDType dtype, const float (&values)[PACK])
 {
   if (dtype == ORTRAIN_DTYPE_FLOAT32)
     {
@@ -142,12 +143,8 @@ store_pack_any (void *y, gint64 at, OrtrainDType dtype, const float *values)
       *(OrtrainPack<float, PACK> *) ((float *) y + at) = pack;
       return;
     }
-  OrtrainPack<guint16, PACK> pack;
-#pragma unroll
-  for (int v = 0; v < PACK; v++)
-    pack.at[v] =
-        dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_float_to_half (values[v]) : ortrain_float_to_bfloat16 (values[v]);
-  *(OrtrainPack<guint16, PACK> *) ((guint16 *) y + at) = pack;
+  *(OrtrainPack<guint16, PACK> *) ((guint16 *) y + at) =
+      dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_cuda_narrow_half (values) : ortrain_cuda_narrow_bfloat16 (values);
 }
 
 /* float64 stays what it is; else of any of the three. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "cuda/ortrain-cuda-convert.h"
 #include "cuda/ortrain-cuda-device.h"
 
 /* For kernels that work along rows: operands of one type, or of several that are known at run time only; rows held in
@@ -38,11 +39,7 @@ template <typename T> struct OrtrainView
   __device__ void
   store (gint64 i, const float (&values)[N]) const
   {
-    OrtrainPack<T, N> pack;
-#pragma unroll
-    for (int j = 0; j < N; j++)
-      pack.at[j] = ortrain_narrow<T> (values[j]);
-    *(OrtrainPack<T, N> *) (data + i) = pack;
+    *(OrtrainPack<T, N> *) (data + i) = ortrain_cuda_narrow<T> (values);
   }
 
   __device__ float

@@ -215,7 +215,7 @@ template <typename Rule> struct Mover<Rule, BLOCKS>
 
 template <typename Rule, Kind kind, int capacity>
 static __global__ void
-__launch_bounds__ (ORTRAIN_CUDA_BLOCK) update_kernel (ORTRAIN_CUDA_LARGE (Table<capacity>) table)
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK, 3) update_kernel (ORTRAIN_CUDA_LARGE (Table<capacity>) table)
 {
   ORTRAIN_CUDA_SHARED (typename Rule::Math, shared, 1);
   ORTRAIN_CUDA_SHARED (int, any_broken, 33);
