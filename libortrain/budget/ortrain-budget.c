@@ -5,6 +5,7 @@
 #include "budget/ortrain-budget-search-private.h"
 #include "budget/ortrain-plan-cache-entry-private.h"
 #include "budget/ortrain-recompute-choices-private.h"
+#include "core/ortrain-log-private.h"
 #include "plan/ortrain-memory-plan-private.h"
 #include "recompute/ortrain-pack-bits-private.h"
 
@@ -99,6 +100,10 @@ try_choice (Search *self, OrtrainBudgetChoice *choice, const OrtrainPlanRequest 
       const guint64 peak = ortrain_memory_plan_get_peak_bytes (plan);
       const guint64 least = persistent + ortrain_memory_plan_get_lower_bound_bytes (plan);
       const gboolean fits = peak <= budget->bytes;
+      ORTRAIN_LOG (ORTRAIN_LOG_PLAN,
+                   "choice %u%s: %" G_GUINT64_FORMAT " bytes at the peak, a budget of %" G_GUINT64_FORMAT ": %s",
+                   choice->index, choice->offloads ? ", offloading" : "", peak, budget->bytes,
+                   fits ? "taken" : "too large");
       if (way == 1)
         choice->least = least;
       if (family != NULL && way == 1)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-model-private.h"
 
+#include "core/ortrain-log-private.h"
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-path-private.h"
+#include "core/ortrain-trace-private.h"
 #include "core/ortrain-worker-private.h"
 #include "onnx/ortrain-graph-writer-private.h"
 #include "onnx/ortrain-proto-parts-private.h"
@@ -229,10 +231,16 @@ ortrain_model_new_from_file_with_limits (const char *path, OrtrainModelLimits *l
 
   if (bytes == NULL)
     return NULL;
+  g_autofree char *base = g_path_get_basename (path);
+  const gint64 begin = ortrain_trace_begin ();
   OrtrainModel *self = new_from_bytes (bytes, path, directory, used, error);
-  if (self == NULL)
+  ortrain_trace_end (begin, "load", "model", base);
+  if (self != NULL)
+    ORTRAIN_LOG (ORTRAIN_LOG_LOAD, "%s: %u nodes, %" G_GUINT64_FORMAT " parameters, %" G_GUINT64_FORMAT " bytes",
+                 ortrain_text_show_path (base), ortrain_model_get_n_nodes (self), ortrain_model_get_n_parameters (self),
+                 ortrain_model_get_n_bytes (self));
+  else
     {
-      g_autofree char *base = g_path_get_basename (path);
       g_prefix_error (error, "%s: ", ortrain_text_show_path (base));
     }
   return self;

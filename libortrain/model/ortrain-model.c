@@ -3,8 +3,10 @@
 
 #include "analysis/ortrain-parameter-roles-private.h"
 #include "core/ortrain-bytes.h"
+#include "core/ortrain-log-private.h"
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
+#include "core/ortrain-trace-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/upgrade/ortrain-upgrade-private.h"
 
@@ -566,6 +568,7 @@ make_graph (OrtrainModel *self, gboolean ignore_declarations, const char *const 
         }
     }
   /* A graph of its own, not a copy: upgrading changes the bodies of control flow too. */
+  const gint64 begin = ortrain_trace_begin ();
   gboolean ok = ortrain_graph_reader_read (&reader, error);
   if (ok && only != NULL)
     keep_only (reader.graph, only);
@@ -573,6 +576,10 @@ make_graph (OrtrainModel *self, gboolean ignore_declarations, const char *const 
        ortrain_ops_infer (reader.graph, error);
   OrtrainGraph *graph = ok ? g_steal_pointer (&reader.graph) : NULL;
   ortrain_graph_reader_clear (&reader);
+  ortrain_trace_end (begin, "load", "graph", self->reader.graph->name);
+  if (graph != NULL)
+    ORTRAIN_LOG (ORTRAIN_LOG_LOAD, "graph '%s': operator set %" G_GINT64_FORMAT ", %u nodes after the upgrade",
+                 ortrain_text_show (self->reader.graph->name), opset, graph->nodes->len);
   return graph;
 }
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-log-private.h"
+#include "core/ortrain-trace-private.h"
 #include "ops/ortrain-op-private.h"
 #include "plan/ortrain-plan-verifier-private.h"
 #include "planner/ortrain-accumulation-private.h"
@@ -380,9 +382,11 @@ ortrain_planner_plan (OrtrainGraph *graph, const OrtrainPlanRequest *request, GE
   self.infos = g_ptr_array_new_with_free_func (ortrain_planned_node_free);
   self.edges = g_array_new (FALSE, FALSE, sizeof (OrtrainOrderEdge));
 
+  const gint64 begin = ortrain_trace_begin ();
   gboolean ok = plan_graph (&self, error);
   if (ok)
     ortrain_memory_plan_measure (plan);
+  ortrain_trace_end (begin, "plan", "memory plan", NULL);
 
   if (request->cache != NULL)
     ortrain_kernel_cache_forget_contents (request->cache);
@@ -398,5 +402,9 @@ ortrain_planner_plan (OrtrainGraph *graph, const OrtrainPlanRequest *request, GE
   g_free (self.bytes);
   if (!ok || !ortrain_plan_verify (plan, error))
     return NULL;
+  ORTRAIN_LOG (ORTRAIN_LOG_PLAN,
+               "%u steps, an arena of %" G_GSIZE_FORMAT " bytes (at least %" G_GSIZE_FORMAT "), %" G_GUINT64_FORMAT
+               " bytes at the peak",
+               plan->n_steps, plan->arena_bytes, plan->lower_bound_bytes, ortrain_memory_plan_get_peak_bytes (plan));
   return g_steal_pointer (&plan);
 }

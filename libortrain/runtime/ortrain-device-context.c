@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "runtime/ortrain-device-context-private.h"
 
+#include "core/ortrain-trace-private.h"
+
 /* In the memory of the device. */
 typedef struct
 {
@@ -309,8 +311,12 @@ gboolean
 ortrain_device_context_await (OrtrainDeviceContext *self, OrtrainEvent *event, GError **error)
 {
   const OrtrainProviderClass *klass = self->provider->klass;
-  return klass->await_event != NULL ? klass->await_event (self->provider, event, error)
-                                    : klass->wait (self->provider, ortrain_device_context_get_stream (self), error);
+  const gint64 begin = ortrain_trace_begin ();
+  const gboolean ok = klass->await_event != NULL
+                          ? klass->await_event (self->provider, event, error)
+                          : klass->wait (self->provider, ortrain_device_context_get_stream (self), error);
+  ortrain_trace_end (begin, "wait", "event", NULL);
+  return ok;
 }
 
 gboolean
@@ -318,7 +324,10 @@ ortrain_device_context_wait (OrtrainDeviceContext *self, OrtrainFault *fault, GE
 {
   if (fault != NULL && !ortrain_device_context_read_fault (self, self->fault, error))
     return FALSE;
-  if (!self->provider->klass->wait (self->provider, ortrain_device_context_get_stream (self), error))
+  const gint64 begin = self->provider->klass->reads_host ? 0 : ortrain_trace_begin ();
+  const gboolean ok = self->provider->klass->wait (self->provider, ortrain_device_context_get_stream (self), error);
+  ortrain_trace_end (begin, "wait", "device", NULL);
+  if (!ok)
     return FALSE;
   if (fault != NULL)
     *fault = self->host_block.fault.code != ORTRAIN_FAULT_NONE ? self->host_block.fault : *self->fault;

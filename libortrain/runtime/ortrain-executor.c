@@ -3,6 +3,7 @@
 
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
+#include "core/ortrain-trace-private.h"
 #include "specialize/ortrain-specialize-private.h"
 #include "tensor/ortrain-omitted-arrays-private.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -745,9 +746,12 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainSt
     return FALSE;
   OrtrainExecutorEntry *entry = self->current;
   self->is_staged = FALSE; /* the run waits for the copies */
-  if (!ortrain_device_context_begin (self->config.device_context, step, error) ||
-      !ortrain_program_run (entry->program, get_first_step (entry, phase), get_first_step (entry, phase + 1),
-                            cancellable, item, error))
+  const gint64 begin = ortrain_trace_begin ();
+  const gboolean ok = ortrain_device_context_begin (self->config.device_context, step, error) &&
+                      ortrain_program_run (entry->program, get_first_step (entry, phase),
+                                           get_first_step (entry, phase + 1), cancellable, item, error);
+  ortrain_trace_end (begin, "step", ortrain_phase_get_name (phase), NULL);
+  if (!ok)
     return FALSE;
   if (!ortrain_step_arena_check (self->config.arena, error) || !ortrain_executor_check_feeds (self, error))
     return FALSE;

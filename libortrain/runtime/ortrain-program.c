@@ -3,6 +3,7 @@
 
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
+#include "core/ortrain-trace-private.h"
 #include "ops/ortrain-op-private.h"
 #include "specialize/ortrain-host-evaluator-private.h"
 
@@ -541,7 +542,32 @@ end_streams (OrtrainProgram *self, GError **error)
   return self->has_ended[self->turn];
 }
 
-/* Steps [first, end) of a segment, behind what it waits for. */
+/* Where kernels run as they are submitted, a trace has the time of each. */
+static gboolean
+traces_kernels (OrtrainProgram *self, OrtrainPlanStream stream)
+{
+  const OrtrainProvider *provider = ortrain_device_context_get_provider (self->device_context);
+  return (stream == ORTRAIN_STREAM_HOST || provider->klass->capture == NULL) && ortrain_trace_begin () != 0;
+}
+
+static gboolean
+trace_kernels (OrtrainProgram *self, OrtrainPlanStream stream, guint first, guint end, GCancellable *cancellable,
+               GError **error)
+{
+  gboolean ok = TRUE;
+  for (guint s = first; s < end && ok; s++)
+    {
+      const OrtrainNode *node = self->steps[s].node;
+      const gint64 begin = ortrain_trace_begin ();
+      ok = ortrain_device_context_submit (self->device_context, stream, self->calls + s, 1, cancellable, error) &&
+           (self->events[s] == NULL ||
+            ortrain_device_context_record (self->device_context, stream, self->events[s], error));
+      ortrain_trace_end (begin, "kernel", node->op_type, node->name);
+    }
+  return ok;
+}
+
+/* Steps [first, end) of a segment, after the steps that it waits for. */
 static gboolean
 submit_segment (OrtrainProgram *self, Segment *segment, guint first, guint end, GCancellable *cancellable,
                 GError **error)
@@ -558,11 +584,16 @@ submit_segment (OrtrainProgram *self, Segment *segment, guint first, guint end, 
                                              self->events[waits[step->first_wait + w]], error))
       return FALSE;
   const gboolean whole = first == segment->first && end == segment->end;
-  return (whole ? launch_segment (self, segment, cancellable, error)
-                : ortrain_device_context_submit (device_context, segment->stream, self->calls + first, end - first,
-                                                 cancellable, error)) &&
-         (self->events[end - 1] == NULL ||
-          ortrain_device_context_record (device_context, segment->stream, self->events[end - 1], error));
+  if (G_UNLIKELY (traces_kernels (self, segment->stream)))
+    return trace_kernels (self, segment->stream, first, end, cancellable, error);
+  const gint64 begin = ortrain_trace_begin ();
+  const gboolean ok = (whole ? launch_segment (self, segment, cancellable, error)
+                             : ortrain_device_context_submit (device_context, segment->stream, self->calls + first,
+                                                              end - first, cancellable, error)) &&
+                      (self->events[end - 1] == NULL ||
+                       ortrain_device_context_record (device_context, segment->stream, self->events[end - 1], error));
+  ortrain_trace_end (begin, "kernel", "submission", NULL);
+  return ok;
 }
 
 static gboolean

@@ -2,8 +2,10 @@
 #include "session/ortrain-training-session-private.h"
 
 #include "checkpoint/ortrain-checkpoint.h"
+#include "core/ortrain-log-private.h"
 #include "core/ortrain-text-path-private.h"
 #include "core/ortrain-text-private.h"
+#include "core/ortrain-trace-private.h"
 
 #include <math.h>
 #include <string.h>
@@ -477,7 +479,13 @@ ortrain_training_session_run_save_checkpoint (OrtrainTrainingSession *self, cons
   if (model == NULL)
     return FALSE;
   ortrain_checkpoint_set_file (checkpoint, "model.onnx", model);
-  return ortrain_checkpoint_save (checkpoint, path, cancellable, error);
+  const gint64 begin = ortrain_trace_begin ();
+  const gboolean ok = ortrain_checkpoint_save (checkpoint, path, cancellable, error);
+  ortrain_trace_end (begin, "checkpoint", "save", path);
+  if (ok)
+    ORTRAIN_LOG (ORTRAIN_LOG_CHECKPOINT, "saved %s after %" G_GUINT64_FORMAT " updates", ortrain_text_show_path (path),
+                 self->n_updates);
+  return ok;
 }
 
 /* ---- loading ---- */
@@ -539,6 +547,7 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
 {
   if (!ortrain_training_session_wait_pending (self, 0, error))
     return FALSE;
+  const gint64 begin = ortrain_trace_begin ();
   g_autoptr (OrtrainCheckpoint) checkpoint = ortrain_checkpoint_load (path, error);
   if (checkpoint == NULL)
     return FALSE;
@@ -551,6 +560,9 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
       (loaded.has_scaler && !ortrain_parameter_store_write_scaler (self->store, &loaded.scaler, error)))
     return FALSE;
   apply_values (self, &loaded);
+  ortrain_trace_end (begin, "checkpoint", "load", path);
+  ORTRAIN_LOG (ORTRAIN_LOG_CHECKPOINT, "loaded %s: %" G_GUINT64_FORMAT " updates", ortrain_text_show_path (path),
+               self->n_updates);
   return TRUE;
 }
 

@@ -6,6 +6,8 @@
  * do nothing from there on, nor do those of a step that is submitted after it. When the host finds the fault, it puts
  * counters and buffers back to where they were before that step, and runs it again phase by phase, which ends as it does
  * where nothing is submitted ahead. */
+#include "core/ortrain-log-private.h"
+#include "core/ortrain-trace-private.h"
 #include "model/ortrain-model-private.h"
 #include "session/ortrain-training-session-private.h"
 #include "session/ortrain-training-session-signals-private.h"
@@ -123,6 +125,12 @@ ortrain_training_session_end_step (OrtrainTrainingSession *self, OrtrainQueuedSt
   step->result.item = self->failed_item;
   if (!ok)
     step->result.loss = NAN;
+  ORTRAIN_LOG (ORTRAIN_LOG_STEP, "step %" G_GUINT64_FORMAT "%s%s: loss %g, %" G_GUINT64_FORMAT " updates%s",
+               step->number, (step->parts & ORTRAIN_STEP_PART_TRAIN) != 0 ? ", training" : "",
+               updates ? ", update" : "", step->result.loss, step->result.n_updates,
+               !ok                 ? "; failed"
+               : step->is_left_out ? "; the update was left out"
+                                   : "");
   ortrain_step_queue_end (self->queue, step,
                           !ok                 ? ORTRAIN_STEP_FAILED
                           : step->is_left_out ? ORTRAIN_STEP_SKIPPED
@@ -262,7 +270,9 @@ ortrain_training_session_submit_step (OrtrainTrainingSession *self, OrtrainQueue
   OrtrainExecutor *executor = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
   OrtrainMemoryPlan *plan = ortrain_executor_get_plan (executor);
   self->in_step = TRUE;
+  const gint64 begin = ortrain_trace_begin ();
   const gboolean ok = submit_whole (self, step, cancellable, error);
+  ortrain_trace_end (begin, "step", "submission of a step", NULL);
   self->in_step = FALSE;
   if (ok)
     {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "transform/ortrain-passes-private.h"
 
+#include "core/ortrain-log-private.h"
+#include "core/ortrain-trace-private.h"
 #include "ops/ortrain-op-private.h"
 #include "recompute/ortrain-recompute-private.h"
 #include "specialize/ortrain-specialize-private.h"
@@ -156,7 +158,12 @@ run (const Pass *passes, guint n, OrtrainGraph *graph, const OrtrainProvider *pr
     {
       if (!passes[i].needed && ortrain_plan_context_disables (context, passes[i].name))
         continue;
-      if (!run_pass (&passes[i], graph, provider, context, error))
+      const gint64 begin = ortrain_trace_begin ();
+      const guint n_nodes = graph->nodes->len;
+      const gboolean ok = run_pass (&passes[i], graph, provider, context, error);
+      ortrain_trace_end (begin, "pass", passes[i].name, NULL);
+      ORTRAIN_LOG (ORTRAIN_LOG_PASS, "%s: %u nodes, %u before", passes[i].name, graph->nodes->len, n_nodes);
+      if (!ok)
         {
           g_prefix_error (error, "%s: ", passes[i].name);
           return FALSE;
