@@ -111,7 +111,7 @@ is_read_backward (const OrtrainValue *value, const guint8 *again)
   for (guint u = 0; u < value->uses.n; u++)
     {
       const OrtrainNode *node = value->uses.items[u].node;
-      if (node->phase == ORTRAIN_PHASE_BACKWARD || (node->phase == ORTRAIN_PHASE_FORWARD && again[node->mark] != 0))
+      if (node->phase == ORTRAIN_PHASE_BACKWARD || (node->phase == ORTRAIN_PHASE_FORWARD && again[node->mark] > 1))
         return TRUE;
     }
   return FALSE;
@@ -353,6 +353,40 @@ ortrain_budget_search_add_offloads (OrtrainBudgetSearch *self)
     ortrain_budget_search_add_part (self, g_new0 (guint8, self->n_values + 1), 0, n, n_parts);
 }
 
+/* The inputs of a node that are not there at a position run twice, too, and what they are computed from. */
+static void
+run_inputs_twice (const OrtrainBudgetSearch *self, const OrtrainNode *node, guint position, guint8 *run)
+{
+  for (guint i = 0; i < node->inputs->len; i++)
+    {
+      const OrtrainValue *input = ortrain_node_input (node, i);
+      if (input == NULL || input->producer == NULL || input->producer->phase != ORTRAIN_PHASE_FORWARD ||
+          self->work[input->producer->mark] < 0 || !ortrain_recompute_needs_input (node, i) ||
+          ortrain_recompute_is_free_to_keep (input) || (run[input->id] & ORTRAIN_RECOMPUTE_TWICE) ||
+          (self->last[input->id] != G_MAXUINT && self->last[input->id] >= position) ||
+          (ORTRAIN_RECOMPUTE_RUN (run[input->id]) == 0 && ortrain_recompute_is_read_backward (input)))
+        continue;
+      run[input->id] |= ORTRAIN_RECOMPUTE_TWICE;
+      run_inputs_twice (self, input->producer, position, run);
+    }
+}
+
+gboolean
+ortrain_budget_search_toggle_twice (const OrtrainBudgetSearch *self, const OrtrainValue *value, gboolean with_inputs,
+                                    guint8 *run)
+{
+  if (value->producer == NULL || value->producer->phase != ORTRAIN_PHASE_FORWARD ||
+      self->work[value->producer->mark] < 0 || ortrain_recompute_is_free_to_keep (value))
+    return FALSE;
+  const OrtrainNode *second = ortrain_recompute_find_second_reader (value, self->positions);
+  if (second == NULL)
+    return FALSE;
+  run[value->id] ^= ORTRAIN_RECOMPUTE_TWICE;
+  if (with_inputs && (run[value->id] & ORTRAIN_RECOMPUTE_TWICE))
+    run_inputs_twice (self, value->producer, second->mark, run);
+  return TRUE;
+}
+
 void
 ortrain_budget_search_add_fates (OrtrainBudgetSearch *self, guint8 *fates)
 {
@@ -482,6 +516,7 @@ ortrain_budget_search_init (OrtrainBudgetSearch *self, OrtrainGraph *graph, Ortr
   self->first = g_new (guint, self->n_values + 1);
   self->last = g_new (guint, self->n_values + 1);
   ortrain_find_value_extents (graph, self->first, self->last);
+  self->positions = ortrain_recompute_number_nodes (graph);
   self->choices = g_ptr_array_new_with_free_func (choice_free);
   number_nodes (self);
   measure_values (self, base);
@@ -511,6 +546,7 @@ ortrain_budget_search_clear (OrtrainBudgetSearch *self)
   g_free (self->segment);
   g_free (self->offloadable);
   g_free (self->late);
+  g_hash_table_unref (self->positions);
   g_free (self->work);
   g_free (self->ends);
   g_free (self->first);

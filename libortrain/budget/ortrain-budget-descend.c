@@ -139,7 +139,7 @@ run_inputs_again (const Descent *self, const OrtrainNode *node, guint8 *run, gui
       if (!has_run (self, input) || !ortrain_recompute_needs_input (node, i) ||
           ORTRAIN_RECOMPUTE_RUN (run[input->id]) == of || ORTRAIN_RECOMPUTE_RUN (run[input->id]) == 0)
         continue;
-      run[input->id] = (guint8) of;
+      run[input->id] = (guint8) (of | (run[input->id] & ORTRAIN_RECOMPUTE_TWICE));
       run_inputs_again (self, input->producer, run, of);
     }
 }
@@ -173,11 +173,21 @@ typedef struct
   gint8 later;  /* added to the run */
   guint8 split; /* the first `split` readers keep this run, the others read the next one; 0: all read the same */
   gboolean with_inputs; /* the inputs get the same run */
+  gboolean twice;       /* instead: a second run in the forward pass, or none any more */
 } Move;
 
 static const Move moves[] = {
-  { 1, 0, FALSE }, { 0, 1, FALSE }, { 0, 1, TRUE }, { 1, 0, TRUE },   { 1, 1, FALSE },
-  { 1, 1, TRUE },  { 0, 2, FALSE }, { 0, 2, TRUE }, { -1, 0, FALSE },
+  { 1, 0, FALSE },
+  { 0, 1, FALSE },
+  { 0, 1, TRUE },
+  { 1, 0, TRUE },
+  { 1, 1, FALSE },
+  { 1, 1, TRUE },
+  { 0, 2, FALSE },
+  { 0, 2, TRUE },
+  { -1, 0, FALSE },
+  { .twice = TRUE },
+  { .twice = TRUE, .with_inputs = TRUE },
 };
 
 static gboolean
@@ -191,8 +201,14 @@ try_value (Descent *self, const OrtrainValue *value, gboolean *taken, GError **e
       if (of < 0 || last > ORTRAIN_RECOMPUTE_MAX_RUN || (moves[m].split > 0 && moves[m].split >= n_readers))
         continue;
       g_autofree guint8 *run = g_memdup2 (self->run, self->search->n_values);
-      run[value->id] = (guint8) (of | moves[m].split << 4);
-      if (moves[m].with_inputs)
+      if (moves[m].twice)
+        {
+          if (!ortrain_budget_search_toggle_twice (self->search, value, moves[m].with_inputs, run))
+            continue;
+        }
+      else
+        run[value->id] = (guint8) (of | moves[m].split << 4 | (run[value->id] & ORTRAIN_RECOMPUTE_TWICE));
+      if (moves[m].with_inputs && !moves[m].twice)
         run_inputs_again (self, value->producer, run, (guint) last);
       if (!try_runs (self, run, taken, error))
         return FALSE;

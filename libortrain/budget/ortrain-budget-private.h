@@ -8,7 +8,7 @@
 typedef struct _OrtrainPlanChoiceMemo OrtrainPlanChoiceMemo;
 
 /* The fate of a value, one byte: which run of its node the backward pass reads (ORTRAIN_RECOMPUTE_RUN), a bit for offloading,
- * and above these bits how many readers read that run (ORTRAIN_RECOMPUTE_SPLIT). */
+ * above these bits how many readers read that run (ORTRAIN_RECOMPUTE_SPLIT), and ORTRAIN_RECOMPUTE_TWICE. */
 enum
 {
   ORTRAIN_BUDGET_FATE_RUN = 0xf7,

@@ -12,9 +12,9 @@
  * around those of which no other needs less memory and less work, some more are made, of which single values have another run:
  * what minimum cuts for whole segments leave out. All of it hangs on the graph alone, and not on the budget. */
 
-#define MAX_PLANNED 6000 /* nodes of all plans together */
-#define LEAST_PLANS 50   /* with fewer, too little of what is near can be tried */
-#define MAX_PLANS 250
+#define MAX_PLANNED 12000 /* nodes of all plans together */
+#define LEAST_PLANS 100   /* with fewer, too little of what is near can be tried */
+#define MAX_PLANS 500
 #define N_DESCENTS 12   /* number of choices that are lowered at their peaks */
 #define EACH_DESCENT 25 /* number of plans for each of them */
 #define MAX_RUN 3       /* that is tried */
@@ -77,7 +77,7 @@ make_key (Refinement *self, const guint8 *run)
   guint8 *key = g_new (guint8, n + 1);
   ortrain_recompute_find_recomputed (self->search->graph, run, self->again);
   for (guint v = 0; v < n; v++)
-    key[v] = is_decided (self, v, self->again) ? run[v] : G_MAXUINT8;
+    key[v] = is_decided (self, v, self->again) || (run[v] & ORTRAIN_RECOMPUTE_TWICE) ? run[v] : G_MAXUINT8;
   return g_bytes_new_take (key, n);
 }
 
@@ -160,7 +160,7 @@ run_inputs_again (Refinement *self, const OrtrainNode *node, guint8 *run, guint 
           ORTRAIN_RECOMPUTE_RUN (run[input->id]) == of ||
           (with == WITH_UNDECIDED && is_decided (self, input->id, again)))
         continue;
-      run[input->id] = (guint8) of;
+      run[input->id] = (guint8) (of | (run[input->id] & ORTRAIN_RECOMPUTE_TWICE));
       run_inputs_again (self, input->producer, run, of, WITH_UNDECIDED, again);
     }
 }
@@ -174,7 +174,7 @@ try_value (Refinement *self, const guint8 *from, const OrtrainValue *value, guin
   for (With with = WITH_NOTHING; with < (last > 0 ? N_WITHS : WITH_UNDECIDED); with++)
     {
       g_autofree guint8 *run = g_memdup2 (from, self->search->n_values);
-      run[value->id] = (guint8) (of | split << 4);
+      run[value->id] = (guint8) (of | split << 4 | (from[value->id] & ORTRAIN_RECOMPUTE_TWICE));
       if (with != WITH_NOTHING)
         run_inputs_again (self, value->producer, run, last, with, again);
       if (!try_runs (self, run, error))
@@ -183,7 +183,22 @@ try_value (Refinement *self, const guint8 *from, const OrtrainValue *value, guin
   return TRUE;
 }
 
-/* Other runs of one value, for all its readers and from each of them on. */
+/* The choice with a second run in the forward pass, or without it. */
+static gboolean
+try_twice (Refinement *self, const guint8 *from, const OrtrainValue *value, GError **error)
+{
+  for (guint with_inputs = 0; with_inputs < 2; with_inputs++)
+    {
+      g_autofree guint8 *run = g_memdup2 (from, self->search->n_values);
+      if (!ortrain_budget_search_toggle_twice (self->search, value, with_inputs, run))
+        return TRUE;
+      if (!try_runs (self, run, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+/* Other runs of one value, for all its readers and from each of them on, and a second one in the forward pass. */
 static gboolean
 expand (Refinement *self, const guint8 *from, GError **error)
 {
@@ -201,6 +216,9 @@ expand (Refinement *self, const guint8 *from, GError **error)
           if (!try_value (self, from, value, of, split, again, error))
             return FALSE;
     }
+  for (guint v = 0; v < self->search->n_values; v++)
+    if (!try_twice (self, from, self->search->graph->values->pdata[v], error))
+      return FALSE;
   return TRUE;
 }
 

@@ -38,7 +38,8 @@ typedef struct
   guint *ends;    /* [n_segments]: position of the last node of each */
   guint n_segments, n_mixtures;
   guint *first, *last; /* [n_values]: positions in the forward pass of the producer and the last reader, or G_MAXUINT */
-  double offload_work; /* of a byte that is copied out and back; 0: nothing is offloaded */
+  GHashTable *positions; /* node → position in the graph */
+  double offload_work;   /* of a byte that is copied out and back; 0: nothing is offloaded */
   gboolean *offloadable; /* [n_values]: roots */
   gboolean
       *late; /* [n_values]: gradients that another run of the loss can compute, see ortrain_recompute_run_late () */
@@ -56,6 +57,10 @@ void ortrain_budget_search_clear (OrtrainBudgetSearch *self);
 
 /* run, offloaded: taken. promise: of the arena if nothing were offloaded, or 0: not known. */
 void ortrain_budget_search_add (OrtrainBudgetSearch *self, guint8 *run, gboolean *offloaded, guint64 promise);
+/* The node of the value runs a second time in the forward pass, or not any more (ORTRAIN_RECOMPUTE_TWICE). with_inputs: together
+ * with what is not there any more then. FALSE, with nothing changed: the value has no two readers there, or may not run again. */
+gboolean ortrain_budget_search_toggle_twice (const OrtrainBudgetSearch *self, const OrtrainValue *value,
+                                             gboolean with_inputs, guint8 *run);
 /* Adds a choice of another search. fates: from ortrain_plan_choice_memo_list (), transfer full. Values that cannot be recomputed here
  * are kept. */
 void ortrain_budget_search_add_fates (OrtrainBudgetSearch *self, guint8 *fates);

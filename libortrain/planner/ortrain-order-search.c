@@ -277,7 +277,19 @@ try_window (Search *self, guint begin, guint end, gboolean after, Move *best)
   memcpy (self->best, self->trial, n * sizeof *self->best);
 }
 
-/* The tasks that make a block, and what depends on them, run after the peak: right after it, or as late as can be. */
+/* Of the positions from begin to end, both included, the one before which least is live; the first of several. */
+static guint
+find_lowest (const Search *self, guint begin, guint end)
+{
+  guint lowest = begin;
+  for (guint k = begin + 1; k <= MIN (end, self->problem->n_tasks - 1); k++)
+    if (self->before[k] < self->before[lowest])
+      lowest = k;
+  return lowest;
+}
+
+/* The tasks that make a block, and what depends on them, run after the peak: right after it, where least is live, or as late as
+ * can be. */
 static void
 try_later (Search *self, guint32 block, guint peak, guint phase_end, Move *best)
 {
@@ -291,7 +303,12 @@ try_later (Search *self, guint32 block, guint peak, guint phase_end, Move *best)
       while (end < phase_end && end - begin < MAX_WINDOW && !self->moves[self->order[end]])
         end++;
       if (end > peak + 1)
-        try_window (self, begin, end, TRUE, best);
+        {
+          const guint lowest = find_lowest (self, peak + 1, end);
+          if (lowest > peak + 1 && lowest < end)
+            try_window (self, begin, lowest, TRUE, best);
+          try_window (self, begin, end, TRUE, best);
+        }
     }
   clear_marks (self);
   /* or the peak and its predecessors run before the makers */
@@ -302,7 +319,8 @@ try_later (Search *self, guint32 block, guint peak, guint phase_end, Move *best)
   clear_marks (self);
 }
 
-/* Tries the marked tasks of a window that begins at the peak directly before the peak, and as early as possible. */
+/* Tries the marked tasks of a window that begins at the peak directly before the peak, where least is live, and as early as
+ * possible. */
 static void
 try_before (Search *self, guint peak, guint end, guint phase_begin, Move *best)
 {
@@ -312,8 +330,12 @@ try_before (Search *self, guint peak, guint end, guint phase_begin, Move *best)
   try_window (self, begin, end, FALSE, best);
   while (begin > phase_begin && end - begin <= MAX_WINDOW && !self->moves[self->order[begin - 1]])
     begin--;
-  if (begin < peak)
-    try_window (self, begin, end, FALSE, best);
+  if (begin == peak)
+    return;
+  const guint lowest = find_lowest (self, begin, peak);
+  if (lowest > begin && lowest < peak)
+    try_window (self, lowest, end, FALSE, best);
+  try_window (self, begin, end, FALSE, best);
 }
 
 /* Marks the readers of the blocks that marked tasks make, so that these blocks can be freed before the peak. Returns the end of

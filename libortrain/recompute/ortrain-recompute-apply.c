@@ -75,13 +75,16 @@ typedef struct
 {
   const guint8 *run;
   guint n_values, n_runs;
-  OrtrainValue **copies; /* [n_values * n_runs]: of a value by a run of its node from 1 on, or NULL */
+  OrtrainValue **copies; /* [n_values * n_runs]: of a value by a run of its node from 1 on, or NULL; 0: by its second
+                          * run in the forward pass */
 } Copies;
 
 static OrtrainValue *
 get_copy (const Copies *self, OrtrainValue *value, guint run)
 {
-  OrtrainValue *copy = run > 0 ? self->copies[(gsize) value->id * self->n_runs + run] : NULL;
+  const gboolean exists =
+      value->id < self->n_values && (run > 0 || (self->run[value->id] & ORTRAIN_RECOMPUTE_TWICE) != 0);
+  OrtrainValue *copy = exists ? self->copies[(gsize) value->id * self->n_runs + run] : NULL;
   return copy != NULL ? copy : value;
 }
 
@@ -123,6 +126,8 @@ static void
 run_again (OrtrainGraph *graph, OrtrainNode *node, guint run, Copies *copies)
 {
   OrtrainNode *again = ortrain_recompute_copy_node (graph, node);
+  if (run == 0)
+    again->phase = ORTRAIN_PHASE_FORWARD;
   for (guint i = 0; i < node->inputs->len; i++)
     {
       const gboolean reads = node->inputs->pdata[i] != NULL && ortrain_recompute_needs_input (node, i);
@@ -134,51 +139,111 @@ run_again (OrtrainGraph *graph, OrtrainNode *node, guint run, Copies *copies)
           again->outputs->pdata[k];
 }
 
-/* A read of the backward pass that changes. */
+/* A read that changes. */
 typedef struct
 {
   OrtrainUse use;
-  guint run; /* which is read */
+  guint run; /* which is read; 0: the second run in the forward pass */
 } Read;
 
-/* How many nodes of the backward pass read the value before this one does. positions: filled at the first call. */
-static guint
-count_readers_before (OrtrainGraph *graph, const OrtrainValue *value, const OrtrainNode *reader, GHashTable *positions)
+GHashTable *
+ortrain_recompute_number_nodes (OrtrainGraph *graph)
 {
-  guint n = 0;
-  for (guint t = 0; g_hash_table_size (positions) < graph->nodes->len; t++)
+  GHashTable *positions = g_hash_table_new (NULL, NULL);
+  for (guint t = 0; t < graph->nodes->len; t++)
     g_hash_table_insert (positions, graph->nodes->pdata[t], GUINT_TO_POINTER (t));
-  const guint position = GPOINTER_TO_UINT (g_hash_table_lookup (positions, reader));
+  return positions;
+}
+
+static guint
+get_position (GHashTable *positions, const OrtrainNode *node)
+{
+  return GPOINTER_TO_UINT (g_hash_table_lookup (positions, node));
+}
+
+/* How many nodes of the backward pass read the value before this one does. */
+static guint
+count_readers_before (const OrtrainValue *value, const OrtrainNode *reader, GHashTable *positions)
+{
+  const guint position = get_position (positions, reader);
   const OrtrainNode *last = NULL;
+  guint n = 0;
   for (guint u = 0; u < value->uses.n; u++)
     {
       const OrtrainNode *node = value->uses.items[u].node;
-      n += node != last && node->phase == ORTRAIN_PHASE_BACKWARD &&
-           GPOINTER_TO_UINT (g_hash_table_lookup (positions, node)) < position;
+      n += node != last && node->phase == ORTRAIN_PHASE_BACKWARD && get_position (positions, node) < position;
       last = node;
     }
   return n;
+}
+
+/* Of the reader, how many positions are between it and the reader of the forward pass before it; 0: it is the first. */
+static guint
+measure_gap (const OrtrainValue *value, const OrtrainNode *reader, GHashTable *positions)
+{
+  const guint position = get_position (positions, reader);
+  guint gap = 0;
+  for (guint u = 0; u < value->uses.n; u++)
+    {
+      const OrtrainNode *node = value->uses.items[u].node;
+      const guint before = get_position (positions, node);
+      if (node->phase == ORTRAIN_PHASE_FORWARD && before < position && (gap == 0 || position - before < gap))
+        gap = position - before;
+    }
+  return gap;
+}
+
+const OrtrainNode *
+ortrain_recompute_find_second_reader (const OrtrainValue *value, GHashTable *positions)
+{
+  const OrtrainNode *second = NULL;
+  guint longest = 0;
+  for (guint u = 0; u < value->uses.n; u++)
+    {
+      const OrtrainNode *node = value->uses.items[u].node;
+      const guint gap = node->phase == ORTRAIN_PHASE_FORWARD ? measure_gap (value, node, positions) : 0;
+      if (gap > longest ||
+          (gap == longest && gap > 0 && get_position (positions, node) < get_position (positions, second)))
+        {
+          second = node;
+          longest = gap;
+        }
+    }
+  return second;
+}
+
+static void
+add_reads (GArray *reads, const OrtrainValue *value, guint8 run, GHashTable *positions)
+{
+  const guint of = ORTRAIN_RECOMPUTE_RUN (run), split = ORTRAIN_RECOMPUTE_SPLIT (run);
+  const OrtrainNode *second =
+      (run & ORTRAIN_RECOMPUTE_TWICE) != 0 ? ortrain_recompute_find_second_reader (value, positions) : NULL;
+  for (guint u = 0; u < value->uses.n; u++)
+    {
+      const OrtrainNode *node = value->uses.items[u].node;
+      Read read = { value->uses.items[u], 0 };
+      if (node->phase == ORTRAIN_PHASE_BACKWARD)
+        read.run =
+            MIN (of + (split > 0 && count_readers_before (value, node, positions) >= split), ORTRAIN_RECOMPUTE_MAX_RUN);
+      else if (node->phase != ORTRAIN_PHASE_FORWARD || second == NULL ||
+               get_position (positions, node) < get_position (positions, second))
+        continue;
+      if (read.run > 0 || second != NULL)
+        g_array_append_val (reads, read);
+    }
 }
 
 static GArray *
 find_reads (OrtrainGraph *graph, const guint8 *run)
 {
   GArray *reads = g_array_new (FALSE, FALSE, sizeof (Read));
-  g_autoptr (GHashTable) positions = g_hash_table_new (NULL, NULL);
+  g_autoptr (GHashTable) positions = NULL; /* few choices need it */
   for (guint v = 0; v < graph->values->len; v++)
     {
-      const OrtrainValue *value = graph->values->pdata[v];
-      const guint of = ORTRAIN_RECOMPUTE_RUN (run[v]), split = ORTRAIN_RECOMPUTE_SPLIT (run[v]);
-      for (guint u = 0; u < value->uses.n && run[v] > 0; u++)
-        {
-          const OrtrainNode *node = value->uses.items[u].node;
-          if (node->phase != ORTRAIN_PHASE_BACKWARD)
-            continue;
-          const gboolean is_late = split > 0 && count_readers_before (graph, value, node, positions) >= split;
-          const Read read = { value->uses.items[u], MIN (of + is_late, ORTRAIN_RECOMPUTE_MAX_RUN) };
-          if (read.run > 0)
-            g_array_append_val (reads, read);
-        }
+      if (run[v] > ORTRAIN_RECOMPUTE_MAX_RUN && positions == NULL)
+        positions = ortrain_recompute_number_nodes (graph);
+      if (run[v] > 0)
+        add_reads (reads, graph->values->pdata[v], run[v], positions);
     }
   return reads;
 }
@@ -208,6 +273,8 @@ ortrain_recompute_find_recomputed (OrtrainGraph *graph, const guint8 *run, guint
           if (input == NULL || !ortrain_recompute_needs_input (node, k))
             continue;
           const guint of = ORTRAIN_RECOMPUTE_RUN (run[input->id]);
+          if ((again[i] & 1) && (run[input->id] & ORTRAIN_RECOMPUTE_TWICE))
+            wanted[input->id] |= 1;
           for (guint r = 1; r <= ORTRAIN_RECOMPUTE_MAX_RUN && of > 0; r++)
             if (again[i] >> r & 1)
               wanted[input->id] |= (guint8) (1u << MIN (r, of));
@@ -231,7 +298,7 @@ ortrain_recompute_apply (OrtrainGraph *graph, const guint8 *run, GError **error)
         last = r;
   g_autofree OrtrainValue **list = g_new0 (OrtrainValue *, (gsize) n_values * (last + 1));
   Copies copies = { .run = run, .n_values = n_values, .n_runs = last + 1, .copies = list };
-  for (guint r = 1; r <= last; r++)
+  for (guint r = 0; r <= last; r++)
     for (guint i = 0; i < n_nodes; i++)
       if (again[i] >> r & 1)
         run_again (graph, graph->nodes->pdata[i], r, &copies);

@@ -28,12 +28,20 @@ void ortrain_recompute_cut (OrtrainGraph *graph, const gint64 *costs, const gboo
  * both halves once more, one after the other, each from what the run before has kept (run 2). Any numbers are valid. */
 #define ORTRAIN_RECOMPUTE_MAX_RUN 7
 
-/* That is the lower half of a byte. The upper one, if it is not 0: so many of the nodes of the backward pass that read the
+/* Those are the lowest bits of a byte. Bits 4 to 6, if they are not 0: so many of the nodes of the backward pass that read the
  * value, in the order of the graph, read that run, and those after them the next one. So a value may be kept for its first
  * reader, and be computed again for one that comes much later. */
 #define ORTRAIN_RECOMPUTE_RUN(run) ((run) &ORTRAIN_RECOMPUTE_MAX_RUN)
-#define ORTRAIN_RECOMPUTE_SPLIT(run) ((run) >> 4)
-#define ORTRAIN_RECOMPUTE_MAX_SPLIT 15
+#define ORTRAIN_RECOMPUTE_SPLIT(run) ((run) >> 4 & 7)
+/* The highest bit: the node runs once more in the forward pass. Of the readers there, those after the longest gap read that
+ * second run, and so does whatever would read the first one in the backward pass. A skip connection then takes no memory
+ * between its two ends. */
+#define ORTRAIN_RECOMPUTE_TWICE 0x80
+/* Which node of the forward pass is the first that reads the second run. positions: of nodes in the graph. NULL: there are no two
+ * readers. */
+const OrtrainNode *ortrain_recompute_find_second_reader (const OrtrainValue *value, GHashTable *positions);
+/* Node → position in the graph. */
+GHashTable *ortrain_recompute_number_nodes (OrtrainGraph *graph);
 /* The nodes of the backward pass that read a value, each once. */
 guint ortrain_recompute_count_readers (const OrtrainValue *value);
 
@@ -48,7 +56,8 @@ gboolean ortrain_recompute_find_late_gradients (OrtrainGraph *graph, const guint
 /* Another run of the loss computes the late gradients; what that reads is kept. run: [n_values], changed. */
 void ortrain_recompute_run_late (OrtrainGraph *graph, const gboolean *late, guint8 *run);
 
-/* Which nodes then run again, and how often. run: [n_values] by id. again: [n_nodes] by position, filled: bit r for run r. */
+/* Which nodes then run again, and how often. run: [n_values] by id. again: [n_nodes] by position, filled: bit r for run r, bit 0
+ * for a second run in the forward pass. */
 void ortrain_recompute_find_recomputed (OrtrainGraph *graph, const guint8 *run, guint8 *again);
 
 /* The same where shapes are not numbers. bytes: [n_values] by id. */

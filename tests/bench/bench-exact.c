@@ -74,7 +74,8 @@ print_gaps (const Gaps *self)
 int
 main (int argc, char **argv)
 {
-  Gaps bytes = { .title = "bytes at equal work" }, work = { .title = "work at equal bytes" };
+  Gaps bytes = { .title = "bytes at equal work" }, live = { .title = "live bytes at equal work" },
+       work = { .title = "work at equal bytes" };
   Gaps within = { .title = "work within the budget" };
   guint n_unknown = 0, n_steps = 0;
   Comparison comparison;
@@ -113,6 +114,7 @@ main (int argc, char **argv)
               continue;
             }
           add_gap (&bytes, graph->name, (double) point->bytes / (double) point->least_bytes - 1, budget);
+          add_gap (&live, graph->name, (double) point->live_bytes / (double) point->least_bytes - 1, budget);
           add_gap (&work, graph->name, point->work / point->least_work - 1, budget);
           add_gap (&within, graph->name, point->work / point->least_within - 1, budget);
         }
@@ -121,6 +123,8 @@ main (int argc, char **argv)
   printf ("{\"random\": %u, \"pieces\": %u, \"steps\": %.1f, \"unknown\": %u, ", n_random, n_pieces,
           (double) n_steps / n_graphs, n_unknown);
   print_gaps (&bytes);
+  printf (", ");
+  print_gaps (&live);
   printf (", ");
   print_gaps (&work);
   printf (", ");

@@ -191,6 +191,7 @@ comparison_make (Comparison *self, const SmallGraph *small, guint max_tried, gbo
           g_assert_true (is_met);
         }
       point.bytes = plan->arena_bytes;
+      point.live_bytes = plan->lower_bound_bytes;
       point.work = exact_measure_work (plan, provider);
       const double again = point.work - problem.work, most = again + 1e-6 * problem.work;
       if (last == NULL || last->bytes != point.bytes || last->work != point.work)

@@ -12,6 +12,7 @@ typedef struct
 {
   guint64 budget;      /* of the arena */
   guint64 bytes;       /* of the arena that was found */
+  guint64 live_bytes;  /* the most that is live in it at once: what is more are gaps between places */
   double work;         /* of all steps */
   gboolean met;        /* or else no smaller budget is, and this one is what needs least */
   guint64 least_bytes; /* with no more work */

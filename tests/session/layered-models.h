@@ -145,6 +145,22 @@ make_inverted (void)
   return end_cnn (self, x, 8);
 }
 
+/* A skip connection around a wide place: it takes the fewest bytes if what is skipped is computed twice in the forward pass. */
+static inline OrtrainGraphBuilder *
+make_skip (void)
+{
+  OrtrainGraphBuilder *self = ortrain_graph_builder_new ("skip");
+  OrtrainValue *ids = ortrain_graph_builder_add_input (self, "input_ids", ORTRAIN_DTYPE_INT64, "batch, seq");
+  OrtrainValue *x = ortrain_graph_builder_embedding (self, ids, "tokens", TOKENS, 64);
+  OrtrainValue *skip = ortrain_graph_builder_relu (self, ortrain_graph_builder_linear (self, x, "first", 256, TRUE));
+  x = ortrain_graph_builder_linear (self, skip, "narrow", 64, TRUE);
+  x = ortrain_graph_builder_linear (self, x, "wide", 768, TRUE);
+  x = ortrain_graph_builder_add (self, skip, ortrain_graph_builder_linear (self, x, "back", 256, TRUE));
+  x = ortrain_graph_builder_relu (self, ortrain_graph_builder_linear (self, x, "last", 64, TRUE));
+  ortrain_graph_builder_add_output (self, ortrain_graph_builder_linear (self, x, "head", TOKENS, TRUE), "logits");
+  return self;
+}
+
 /* Convolutions alone: no place is narrower than another but for the pools. */
 static inline OrtrainGraphBuilder *
 make_plain (void)

@@ -173,6 +173,41 @@ test_late_gradient (gconstpointer data)
   test_assert_same_bits (found, state);
 }
 
+/* How many nodes run twice in the forward pass. */
+static guint
+count_twice (OrtrainMemoryPlan *plan)
+{
+  guint n_steps, n = 0;
+  const OrtrainPlanStep *steps = ortrain_memory_plan_peek_steps (plan, &n_steps);
+  for (guint s = 0; s < n_steps; s++)
+    n += steps[s].recomputes >= 0 && steps[s].phase == ORTRAIN_PHASE_FORWARD;
+  return n;
+}
+
+/* A skip connection takes the least memory if the nodes before it run twice. */
+static void
+test_twice (void)
+{
+  const LayeredCase c = { "skip", make_skip, TRUE, 0, F32, ON };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraphBuilder) builder = c.make ();
+  g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) feeds = make_layered_feeds (TRUE, 64, 64, 10);
+  g_autoptr (OrtrainMemoryPlan) whole = plan_within (model, &c, feeds, 0);
+  g_autoptr (OrtrainMemoryPlan) least = find_least (model, &c, feeds, whole);
+  g_test_message ("%" G_GSIZE_FORMAT " bytes, %" G_GSIZE_FORMAT " at least, %u nodes twice",
+                  (gsize) ortrain_memory_plan_get_arena_bytes (whole),
+                  (gsize) ortrain_memory_plan_get_arena_bytes (least), count_twice (least));
+  g_assert_cmpuint (count_twice (whole), ==, 0);
+  g_assert_cmpuint (count_twice (least), >, 0);
+  double expected[3], losses[3];
+  g_autoptr (OrtrainTensorDict) state = train (model, &c, 0, 64, 64, expected);
+  g_autoptr (OrtrainTensorDict) found = train (model, &c, ortrain_memory_plan_get_peak_bytes (least), 64, 64, losses);
+  g_assert_cmpmem (losses, sizeof losses, expected, sizeof expected);
+  test_assert_same_bits (found, state);
+}
+
 static const LayeredCase late_cases[] = {
   { "tied", make_tied, TRUE, 0, F32, ON, FALSE, 0.4 },
   { "tied-bf16", make_tied, TRUE, 0, BF16, ON, FALSE, 0.45 },
@@ -190,6 +225,7 @@ main (int argc, char *argv[])
       g_autofree char *path = g_strconcat ("/budget-runs/", layered_cases[i].name, NULL);
       g_test_add_data_func (path, &layered_cases[i], test_runs);
     }
+  g_test_add_func ("/budget-runs/twice", test_twice);
   for (guint i = 0; i < G_N_ELEMENTS (late_cases); i++)
     {
       g_autofree char *path = g_strconcat ("/budget-runs/late/", late_cases[i].name, NULL);

@@ -231,6 +231,33 @@ test_readers_of_two_runs (void)
   g_assert_cmpuint (n_copies, ==, 1);
 }
 
+/* tanh (h) + exp (sqrt (tanh (h))): the Tanh runs once more for the addition, and the nodes between stay as they are. */
+static void
+test_twice_in_forward_pass (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("twice");
+  const OrtrainDim dims[] = { ortrain_dim_int (4), ortrain_dim_int (8) };
+  OrtrainValue *h = ortrain_graph_new_input (graph, "h", ORTRAIN_DTYPE_FLOAT32, dims, 2);
+  OrtrainValue *t = op (graph, "Tanh", h, NULL);
+  OrtrainValue *root = op (graph, "Sqrt", t, NULL);
+  OrtrainValue *sum = op (graph, "Add", t, op (graph, "Exp", root, NULL));
+  ortrain_graph_mark_output (graph, sum, TRUE);
+  g_autofree guint8 *run = g_new0 (guint8, graph->values->len + 1);
+  g_autofree guint8 *again = g_new0 (guint8, graph->nodes->len + 1);
+  run[t->id] = ORTRAIN_RECOMPUTE_TWICE;
+  ortrain_recompute_find_recomputed (graph, run, again);
+  for (guint i = 0; i < graph->nodes->len; i++)
+    g_assert_cmpuint (again[i], ==, graph->nodes->pdata[i] == t->producer ? 1 : 0);
+  g_assert_true (ortrain_recompute_apply (graph, run, &error));
+  g_assert_no_error (error);
+  const OrtrainNode *second = ortrain_node_input (sum->producer, 0)->producer;
+  g_assert_true (second->recomputes == t->producer);
+  g_assert_cmpint (second->phase, ==, ORTRAIN_PHASE_FORWARD);
+  g_assert_true (ortrain_node_input (second, 0) == h);
+  g_assert_true (ortrain_node_input (root->producer, 0) == t);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -239,5 +266,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/transform/recompute/keeps-the-smaller-side", test_keeps_the_smaller_side);
   g_test_add_func ("/transform/recompute/batch-norm-keeps-statistics", test_batch_norm_keeps_statistics);
   g_test_add_func ("/transform/recompute/readers-of-two-runs", test_readers_of_two_runs);
+  g_test_add_func ("/transform/recompute/twice-in-forward-pass", test_twice_in_forward_pass);
   return g_test_run ();
 }
