@@ -32,6 +32,19 @@ append_peak (GString *text, OrtrainMemoryPlan *plan)
     }
 }
 
+/* What no choice goes below. */
+static void
+append_largest_step (GString *text, OrtrainMemoryPlan *plan)
+{
+  guint step;
+  const gsize bytes = ortrain_memory_plan_find_largest_step (plan, &step);
+  if (bytes == 0)
+    return;
+  g_autofree char *node = ortrain_node_describe (plan->steps[step].node);
+  g_autofree char *taken = ortrain_format_bytes (bytes);
+  g_string_append_printf (text, "; the largest step by itself, %s, takes %s", node, taken);
+}
+
 static void
 append_persistent (GString *text, OrtrainMemoryPlan *plan)
 {
@@ -76,6 +89,7 @@ ortrain_budget_set_error (GError **error, OrtrainMemoryPlan *base, OrtrainMemory
                               within->offloads ? ", with offloading," : "");
     }
   append_peak (text, smallest);
+  append_largest_step (text, smallest);
   append_persistent (text, smallest);
   g_set_error_literal (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET, text->str);
 }

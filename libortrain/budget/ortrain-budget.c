@@ -59,11 +59,12 @@ plan_choice (OrtrainGraph *graph, const OrtrainBudgetChoice *choice, gboolean ov
   return copy != NULL ? ortrain_budget_plan_variant (copy, TRUE, &of_choice, budget, error) : NULL;
 }
 
-#define MAX_DESCENDED 80000 /* nodes in all plans of a descent together */
-#define MAX_DESCENTS 200    /* plans of a descent */
-#define MAX_TRIED_LAST 12   /* choices that promise to need least, which are planned for a refusal's message */
-#define LEAST_PROMISED 0.75 /* a plan may need this part of what its choice promises */
-#define LEAST_OFFLOADED 0.5 /* the same where values are offloaded: what passes through is a guess */
+#define MAX_DESCENDED 80000   /* nodes in all plans of a descent together */
+#define MAX_DESCENTS 200      /* plans of a descent */
+#define MAX_TRIED_LAST 12     /* choices that promise to need least, which are planned for a refusal's message */
+#define MAX_TRIED_OF_FAMILY 3 /* choices of another shape that are planned where any plan will do */
+#define LEAST_PROMISED 0.75   /* a plan may need this part of what its choice promises */
+#define LEAST_OFFLOADED 0.5   /* the same where values are offloaded: what passes through is a guess */
 
 /* With a shape, what a choice takes changes by less than that, of what it promises: a choice that is passed over for being
  * too large would be, so that less budget does not find one that takes more. */
@@ -150,7 +151,7 @@ try_choices (Search *self, const OrtrainPlanRequest *request, const OrtrainBudge
     g_ptr_array_sort (choices, compare_promises);
   const guint n_choices = choices->len, n_rounds = family != NULL ? 2 : 1;
   g_autofree gboolean *tried = g_new0 (gboolean, n_choices + 1);
-  guint n_left = budget->any ? MAX_TRIED_LAST : n_choices;
+  guint n_left = !budget->any ? n_choices : family != NULL ? MAX_TRIED_OF_FAMILY : MAX_TRIED_LAST;
   for (guint i = 0; i < n_rounds * n_choices && *found == NULL && n_left > 0; i++)
     {
       const guint c = i % n_choices;
@@ -316,7 +317,9 @@ search_choices (OrtrainGraph *graph, OrtrainMemoryPlan *base, const OrtrainPlanR
           g_autoptr (OrtrainMemoryPlan) least_of_them = g_object_ref (base);
           if (budget->any)
             ok = try_choices (&self, request, budget, base, NULL, 0, &least_of_them, found, error);
-          if (ok && *found == NULL)
+          if (budget->any && !ortrain_budget_is_small (graph)) /* there are no more of them */
+            g_set_object (&least, least_of_them);
+          else if (ok && *found == NULL)
             ok = ortrain_budget_search_refine (search, base, request, budget, error) &&
                  try_choices (&self, request, budget, base, NULL, budget->any ? 0 : MAX_TRIED_LAST, &least, found,
                               error);

@@ -96,6 +96,8 @@ typedef struct
 
 /* Of OrtrainPlanRow, what is live at a step, the largest first. */
 GArray *ortrain_memory_plan_find_largest (const OrtrainMemoryPlan *self, guint step);
+/* The step that takes most bytes of the arena by itself: operands, workspace and results, whatever else is live. */
+gsize ortrain_memory_plan_find_largest_step (const OrtrainMemoryPlan *self, guint *largest);
 /* For people: numbers that differ are '*'. */
 char *ortrain_plan_row_get_name (const OrtrainMemoryPlan *self, const OrtrainPlanRow *row);
 /* Fills `live` and `high_water` from the tables. */

@@ -106,3 +106,30 @@ ortrain_plan_row_get_name (const OrtrainMemoryPlan *self, const OrtrainPlanRow *
     }
   return ortrain_text_quote (name->str);
 }
+
+gsize
+ortrain_memory_plan_find_largest_step (const OrtrainMemoryPlan *self, guint *largest)
+{
+  g_autofree guint *seen = g_new0 (guint, self->n_values + 1); /* step + 1 that has counted a block last */
+  gsize most = 0;
+  *largest = 0;
+  for (guint s = 0; s < self->n_steps; s++)
+    {
+      const OrtrainPlanStep *step = &self->steps[s];
+      gsize bytes = 0;
+      for (guint i = 0; i <= step->n_inputs + step->n_outputs; i++)
+        {
+          const guint32 operand = i == 0 ? step->workspace : self->operands[step->first_operand + i - 1];
+          const guint32 root = operand != G_MAXUINT32 ? self->values[operand].root : G_MAXUINT32;
+          if (root == G_MAXUINT32 || self->values[root].region != ORTRAIN_REGION_ARENA || seen[root] == s + 1)
+            continue;
+          seen[root] = s + 1;
+          bytes += self->values[root].bytes;
+        }
+      if (bytes <= most)
+        continue;
+      most = bytes;
+      *largest = s;
+    }
+  return most;
+}

@@ -3,7 +3,7 @@
 
 #include <gio/gio.h>
 
-#include "plan/ortrain-plan-tables-private.h"
+#include "budget/ortrain-budget-private.h"
 #include "runtime/ortrain-input-staging-private.h"
 #include "runtime/ortrain-program-private.h"
 #include "runtime/ortrain-step-arena-private.h"
@@ -46,9 +46,10 @@ void ortrain_executor_free (OrtrainExecutor *self);
 /* Whether the contents of an input decide shapes, and so have to be there when a plan is made. */
 gboolean ortrain_executor_is_shape_input (const OrtrainExecutor *self, const char *name);
 /* The plan for these feeds within a budget (see OrtrainBudget), which is not kept. Of feeds that decide no shapes only
- * types and shapes are looked at: they may be without contents. offloads: also where the configuration says no. */
+ * types and shapes are looked at: they may be without contents. offloads: also where the configuration says no. family: of other
+ * feeds that are planned in the same way, or NULL. */
 OrtrainMemoryPlan *ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint64 budget, gboolean any,
-                                          gboolean offloads, GError **error);
+                                          gboolean offloads, OrtrainPlanChoiceMemo *family, GError **error);
 
 /* Finds or creates the plan for these feeds, checks them against the graph's inputs (missing, unknown, wrong type,
  * wrong shape: SESSION_ERROR_FEED with the name), and binds their addresses. Feeds that the graph does not have are

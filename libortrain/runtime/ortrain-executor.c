@@ -458,14 +458,15 @@ ortrain_executor_is_shape_input (const OrtrainExecutor *self, const char *name)
 
 OrtrainMemoryPlan *
 ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint64 budget, gboolean any, gboolean offloads,
-                       GError **error)
+                       OrtrainPlanChoiceMemo *family, GError **error)
 {
   const OrtrainBudget within = { .bytes = budget,
                                  .level = self->config.recompute_level,
                                  .choices = self->config.recompute_choices,
                                  .any = any,
                                  .offloads = offloads || self->config.offloads,
-                                 .persistent = self->persistent };
+                                 .persistent = self->persistent,
+                                 .family = family };
   gboolean is_guarded;
   return check_feeds (self, feeds, NULL, FALSE, error)
              ? ortrain_executor_make_plan (self, feeds, &within, &is_guarded, error)

@@ -27,12 +27,13 @@ append_batch (OrtrainTrainingSession *self, GString *text, OrtrainTensorDict *fe
   const guint64 budget = ortrain_training_options_get_memory_budget (self->options);
   gint64 fits = 0, batch = ortrain_training_session_find_batch (self, feeds);
   g_autoptr (OrtrainMemoryPlan) best = NULL;
+  OrtrainPlanChoiceMemo *family = ortrain_plan_choice_memo_new ();
   gint64 fails = batch;
   for (guint probe = 0; probe < MAX_PROBES && fails - fits > 1; probe++)
     {
       const gint64 middle = fits + (fails - fits) / 2;
       g_autoptr (OrtrainMemoryPlan) plan =
-          ortrain_training_session_try_batch (self, feeds, middle, budget, TRUE, FALSE, NULL);
+          ortrain_training_session_try_batch (self, feeds, middle, budget, TRUE, FALSE, family, NULL);
       if (plan != NULL)
         {
           fits = middle;
@@ -41,6 +42,7 @@ append_batch (OrtrainTrainingSession *self, GString *text, OrtrainTensorDict *fe
       else
         fails = middle;
     }
+  ortrain_plan_choice_memo_free (family);
   if (fits == 0)
     return;
   g_autofree char *bytes = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (best));
@@ -55,7 +57,7 @@ append_offload (OrtrainTrainingSession *self, GString *text, OrtrainTensorDict *
   if (batch == 0 || ortrain_training_session_get_config (self).offloads)
     return;
   g_autoptr (OrtrainMemoryPlan) plan =
-      ortrain_training_session_try_batch (self, feeds, batch, budget, TRUE, TRUE, NULL);
+      ortrain_training_session_try_batch (self, feeds, batch, budget, TRUE, TRUE, NULL, NULL);
   if (plan == NULL)
     return;
   g_autofree char *bytes = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (plan));

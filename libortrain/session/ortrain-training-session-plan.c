@@ -144,11 +144,13 @@ blame_shape_inputs (OrtrainExecutor *executor, OrtrainTensorDict *feeds, gint64 
 
 OrtrainMemoryPlan *
 ortrain_training_session_try_batch (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, gint64 batch,
-                                    guint64 budget, gboolean any, gboolean offloads, GError **error)
+                                    guint64 budget, gboolean any, gboolean offloads, OrtrainPlanChoiceMemo *family,
+                                    GError **error)
 {
   OrtrainExecutor *executor = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
   g_autoptr (OrtrainTensorDict) made = make_feeds (self, feeds, batch, error);
-  OrtrainMemoryPlan *plan = made != NULL ? ortrain_executor_plan (executor, made, budget, any, offloads, error) : NULL;
+  OrtrainMemoryPlan *plan =
+      made != NULL ? ortrain_executor_plan (executor, made, budget, any, offloads, family, error) : NULL;
   if (made != NULL && plan == NULL && batch != ortrain_training_session_find_batch (self, feeds))
     blame_shape_inputs (executor, made, batch, error);
   return plan;
@@ -231,24 +233,57 @@ ortrain_training_session_plan_batch (OrtrainTrainingSession *self, OrtrainTensor
     return NULL;
   g_autoptr (OrtrainTensorDict) feeds = ortrain_inputs_convert (self->graph->training, inputs, error);
   OrtrainMemoryPlan *plan =
-      feeds != NULL ? ortrain_training_session_try_batch (self, feeds, batch, budget, FALSE, FALSE, error) : NULL;
+      feeds != NULL ? ortrain_training_session_try_batch (self, feeds, batch, budget, FALSE, FALSE, NULL, error) : NULL;
   ortrain_training_session_leave (self);
   return plan;
 }
 
-/* Whether there is a plan; FALSE with an error that is another than that there is none. */
+/* The search for the largest batch: `good` was found to fit, or is 0, and `bad` was found not to, or is MAX_BATCH. */
+typedef struct
+{
+  OrtrainTrainingSession *session;
+  OrtrainTensorDict *feeds;
+  guint64 budget;
+  OrtrainPlanChoiceMemo *family; /* choices that fit one batch are tried first for others */
+  gint64 good, bad;
+  gint64 earlier;           /* the batch that was found to fit before `good`, or 0 */
+  guint64 peak, of_earlier; /* bytes of both */
+} BatchSearch;
+
+/* FALSE with an error that is another than that there is no plan. */
 static gboolean
-fits (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, gint64 batch, guint64 budget, gboolean *does,
-      GError **error)
+try_one_batch (BatchSearch *self, gint64 batch, GError **error)
 {
   g_autoptr (GError) local_error = NULL;
-  g_autoptr (OrtrainMemoryPlan) plan =
-      ortrain_training_session_try_batch (self, feeds, batch, budget, TRUE, FALSE, &local_error);
-  *does = plan != NULL;
-  if (plan != NULL || g_error_matches (local_error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET))
+  g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_try_batch (
+      self->session, self->feeds, batch, self->budget, TRUE, FALSE, self->family, &local_error);
+  if (plan != NULL)
+    {
+      self->earlier = self->good;
+      self->of_earlier = self->peak;
+      self->good = batch;
+      self->peak = ortrain_memory_plan_get_peak_bytes (plan);
+      return TRUE;
+    }
+  self->bad = batch;
+  if (g_error_matches (local_error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET))
     return TRUE;
   g_propagate_error (error, g_steal_pointer (&local_error));
   return FALSE;
+}
+
+/* Peaks grow about linearly. Where the last two do, the batch that then just fits; else twice as many, or half of the way. A
+ * batch that does not fit takes a whole search. */
+static gint64
+choose_next_batch (const BatchSearch *self, gboolean is_estimated)
+{
+  gint64 next = self->bad < MAX_BATCH ? self->good + (self->bad - self->good) / 2 : 2 * MAX (self->good, 1);
+  if (is_estimated && self->earlier > 0 && self->peak > self->of_earlier)
+    {
+      const double slope = (double) (self->peak - self->of_earlier) / (double) (self->good - self->earlier);
+      next = self->good + (gint64) MIN ((double) (self->budget - self->peak) / slope, 1e12);
+    }
+  return CLAMP (next, self->good + 1, self->bad - 1);
 }
 
 /**
@@ -260,7 +295,7 @@ fits (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, gint64 batch, guin
  *
  * Finds the largest batch that can be trained within a budget, where values of the forward pass may be computed again in
  * the backward pass. The batch is that of [method@TrainingSession.plan_batch]. Nothing runs, and nothing is allocated but
- * plans; about twenty are made. Errors are those of [method@TrainingSession.plan]; a model for which not even one
+ * plans; five to twenty are made. Errors are those of [method@TrainingSession.plan]; a model for which not even one
  * sample fits is no error.
  *
  * ```python
@@ -280,26 +315,15 @@ ortrain_training_session_max_batch (OrtrainTrainingSession *self, OrtrainTensorD
   if (!ortrain_training_session_enter (self, FALSE, error))
     return -1;
   g_autoptr (OrtrainTensorDict) feeds = ortrain_inputs_convert (self->graph->training, inputs, error);
-  gint64 good = 0, bad = 1;
-  gboolean does = TRUE, ok = feeds != NULL;
-  while (ok && does && bad < MAX_BATCH)
+  BatchSearch search = { self, feeds, budget, ortrain_plan_choice_memo_new (), .bad = MAX_BATCH };
+  gboolean ok = feeds != NULL;
+  for (gint64 next = ok ? MAX (ortrain_training_session_find_batch (self, feeds), 1) : 0;
+       ok && search.bad - search.good > 1;)
     {
-      ok = fits (self, feeds, bad, budget, &does, error);
-      if (ok && does)
-        {
-          good = bad;
-          bad *= 2;
-        }
+      ok = try_one_batch (&search, next, error);
+      next = choose_next_batch (&search, search.good == next);
     }
-  while (ok && bad - good > 1)
-    {
-      const gint64 middle = good + (bad - good) / 2;
-      ok = fits (self, feeds, middle, budget, &does, error);
-      if (ok && does)
-        good = middle;
-      else
-        bad = middle;
-    }
+  ortrain_plan_choice_memo_free (search.family);
   ortrain_training_session_leave (self);
-  return ok ? good : -1;
+  return ok ? search.good : -1;
 }

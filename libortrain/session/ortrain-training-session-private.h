@@ -140,10 +140,11 @@ gboolean ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, Ortr
                                               OrtrainTensorDict *feeds, GError **error);
 /* The size of the batch, 0 when no input has a first dimension that may vary. */
 gint64 ortrain_training_session_find_batch (OrtrainTrainingSession *self, OrtrainTensorDict *feeds);
-/* The plan of a batch of that size within a budget; any: that there is one is all that matters. */
+/* The plan of a batch of that size within a budget; any: that there is one is all that matters. family: as
+ * ortrain_executor_plan () takes it. */
 OrtrainMemoryPlan *ortrain_training_session_try_batch (OrtrainTrainingSession *self, OrtrainTensorDict *feeds,
                                                        gint64 batch, guint64 budget, gboolean any, gboolean offloads,
-                                                       GError **error);
+                                                       OrtrainPlanChoiceMemo *family, GError **error);
 /* Appends to an error of a budget that is too small what would help, and how much. */
 void ortrain_training_session_explain_budget (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, GError *error);
 /* Finds or creates the plan for these feeds, and binds them; where that fails, labels that are out of range are named first. */
