@@ -332,7 +332,7 @@ list_parameters (OrtrainCheckReport *self, OrtrainModel *model, OrtrainGraph *gr
     }
 }
 
-/* What is not trained, one line each; what is one number, as a count. */
+/* Tensors that are not trained, one line each; single numbers are only counted. */
 static void
 append_untrained (GString *text, GListModel *parameters)
 {

@@ -7,8 +7,8 @@
 /**
  * OrtrainDiagnostic:
  *
- * One reason why a model cannot be trained: the node, what is wrong with it, and what can be done.
- * [property@CheckReport:diagnostics] lists them.
+ * One reason why a model cannot be trained: the node, the fault, and a remedy. [property@CheckReport:diagnostics] lists
+ * them.
  *
  * ```python
  * for diagnostic in Ortrain.Model("model.onnx").check().diagnostics:
@@ -137,7 +137,7 @@ ortrain_diagnostic_class_init (OrtrainDiagnosticClass *klass)
   /**
    * OrtrainDiagnostic:reason: (getter get_reason)
    *
-   * What is wrong. Read-only.
+   * A description of the fault. Read-only.
    */
   properties[PROP_REASON] = ortrain_field_at (g_param_spec_string ("reason", NULL, NULL, NULL, flags),
                                               G_STRUCT_OFFSET (OrtrainDiagnostic, reason));
@@ -250,7 +250,7 @@ ortrain_diagnostic_get_device (OrtrainDiagnostic *self)
  * ortrain_diagnostic_get_reason: (get-property reason)
  * @self: the object
  *
- * Gets what is wrong.
+ * Gets a description of the fault.
  *
  * Returns: (transfer none) (nullable): the value
  */

@@ -13,7 +13,7 @@ typedef struct
   GHashTable *roles;     /* key of a tensor → OrtrainParameterRole, in the outermost graph */
   GHashTable *undecided; /* keys of tensors in branches that are left in the graph */
   OrtrainObjectList *list;
-  gboolean is_whole; /* what is not in the graph is in the file for nothing */
+  gboolean is_whole; /* initializers of the file that are not in the graph are not used */
 } Listing;
 
 /* Two branches may use one name. */
