@@ -234,7 +234,7 @@ write_manifest (const char *path, const char *data_name, JsonBuilder *builder, G
   return sync_folder (folder, error) ? g_steal_pointer (&writer) : NULL;
 }
 
-/* The text is for people; what counts is the serialised form, as the text of numbers does not bring all of them back.
+/* The text is for people. The serialised form is read back, because decimal text does not round-trip all floats.
  */
 static void
 add_value (JsonBuilder *builder, const char *key, GVariant *value)

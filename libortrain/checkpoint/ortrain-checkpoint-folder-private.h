@@ -3,8 +3,8 @@
 
 #include <gio/gio.h>
 
-/* The data folders of a checkpoint. Each holds a list of the files that the library wrote into it, on the disk before the
- * first of them: what is removed later is what that list names, and nothing else. */
+/* The data folders of a checkpoint. Each holds a list of the files that the library wrote into it, synced to the disk
+ * before the first of them: only files that this list names are removed later. */
 
 /* No file of a checkpoint has a name that begins with a dot. */
 #define ORTRAIN_CHECKPOINT_LIST ".files"

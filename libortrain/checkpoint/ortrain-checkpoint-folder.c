@@ -39,7 +39,8 @@ ortrain_checkpoint_write_list (const char *folder, GPtrArray *names, GError **er
          ortrain_file_writer_commit (writer, error);
 }
 
-/* The names of a list, or NULL if there is none of ours. One that was cut short by a kill has no files after it. */
+/* The names of a list, or NULL if the folder has no list of this library. One that was cut short by a kill has no files
+ * after it. */
 static GPtrArray *
 read_list (int folder)
 {

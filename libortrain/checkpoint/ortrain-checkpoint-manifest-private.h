@@ -27,5 +27,5 @@ JsonNode *ortrain_manifest_parse (GBytes *text, GError **error);
 /* A member of an object, if it is of a type; JSON_TYPE_OBJECT and JSON_TYPE_ARRAY stand for those. */
 JsonNode *ortrain_manifest_get_member (JsonObject *object, const char *name, GType type);
 gboolean ortrain_manifest_fail (GError **error, const char *what);
-/* What the manifest that is in a folder names, of char *, and its data folder; NULL if it says nothing sensible. */
+/* The file names in the manifest of a folder, of char *, and its data folder; NULL if the manifest is not valid. */
 GPtrArray *ortrain_manifest_read_names (const char *path, int root, char **data_name);

@@ -37,7 +37,7 @@ find_checksum (char *text, gsize size)
   return end - at > N_DIGITS + 1 && at[N_DIGITS + 1] == '"' ? at + 1 : NULL;
 }
 
-/* Of the text with zeros in the place of the digits, which it has afterwards. */
+/* The checksum of the text with zeros in place of the digits, which are then written there. */
 static char *
 compute_checksum (char *text, gsize size, char *digits)
 {

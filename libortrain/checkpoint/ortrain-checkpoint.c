@@ -13,7 +13,7 @@
  * them, and for writing others.
  *
  * On disk, a checkpoint is a folder with safetensors files and a manifest in JSON. Saving never damages the checkpoint
- * that is there: the new contents are written beside it, synced to disk, and replace it in one rename; then the old
+ * that is there: the new contents are written next to it, synced to disk, and replace it in one rename; then the old
  * contents are removed. A process that is killed, a full disk or a power failure leaves either the old checkpoint or
  * the new one, complete. Loading checks the size and the CRC-32 of every file.
  *
@@ -198,7 +198,7 @@ load_thread (GTask *task, gpointer source, gpointer path, GCancellable *cancella
  * ortrain_checkpoint_load_async:
  * @path: (type filename): the folder of a checkpoint
  * @cancellable: (nullable): to cancel it with
- * @callback: (scope async): what to call when it is done
+ * @callback: (scope async): called when it is done
  * @user_data: data for @callback
  *
  * Reads a checkpoint on another thread, see [func@Checkpoint.load].
@@ -320,11 +320,11 @@ append_strings (GPtrArray *destination, GPtrArray *source)
  * @self: a checkpoint
  * @path: (type filename): the folder to save it in
  * @cancellable: (nullable): to cancel it with
- * @callback: (scope async): what to call when it is done
+ * @callback: (scope async): called when it is done
  * @user_data: data for @callback
  *
- * Writes the checkpoint on another thread, see [method@Checkpoint.save]. What it holds now is written; the tensors must
- * not be written to until that is done.
+ * Writes the checkpoint on another thread, see [method@Checkpoint.save]. Its present contents are written; the tensors
+ * must not be written to until that is done.
  */
 void
 ortrain_checkpoint_save_async (OrtrainCheckpoint *self, const char *path, GCancellable *cancellable,
@@ -350,7 +350,7 @@ ortrain_checkpoint_save_async (OrtrainCheckpoint *self, const char *path, GCance
   g_autoptr (GTask) task = g_task_new (self, cancellable, callback, user_data);
   g_task_set_source_tag (task, ortrain_checkpoint_save_async);
   g_task_set_task_data (task, job, save_job_free);
-  /* A save that was cancelled too late has replaced the checkpoint: then that is what the caller is told. */
+  /* A save that was cancelled too late has replaced the checkpoint: then the caller is told that it succeeded. */
   g_task_set_check_cancellable (task, FALSE);
   ortrain_task_run_in_thread (task, save_thread);
 }
@@ -514,7 +514,7 @@ ortrain_checkpoint_set_value (OrtrainCheckpoint *self, const char *key, GVariant
  *
  * Looks up a small value that was set with [method@Checkpoint.set_value].
  *
- * Returns: (transfer none) (nullable): the value, owned by the checkpoint, or %NULL if there is none of that name
+ * Returns: (transfer none) (nullable): the value, owned by the checkpoint, or %NULL if no value has that name
  */
 GVariant *
 ortrain_checkpoint_get_value (OrtrainCheckpoint *self, const char *key)
