@@ -3,12 +3,12 @@
 
 #include <glib.h>
 
-/* Bytes that the system can give without swapping: what is free, and what it only keeps files in. */
+/* Bytes that the system can give without swapping: free pages and pages that only cache files. */
 guint64 ortrain_get_available_memory (void);
 
 /* Fresh pages, zero. NULL where the system has none, or would promise memory that it does not have, and later kill the
- * process that touches it: large sizes are held against what is available, less what other mappings of this process have
- * been promised and have not touched. */
+ * process that touches it: large sizes are compared with the available memory, less the untouched part of this
+ * process's other mappings. */
 gpointer ortrain_map_memory (gsize n_bytes);
 /* Whether so many bytes are available, for memory that is not allocated here. */
 gboolean ortrain_memory_has_space (gsize n_bytes);

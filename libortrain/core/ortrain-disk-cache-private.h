@@ -12,7 +12,7 @@
  * not the user's own, or cannot be read counts as missing, and one that cannot be written is given up; neither is an
  * error. From any thread, and from any number of processes at once. */
 
-/* kind: a short word. NULL: there is none. Transfer full. */
+/* kind: a short word. NULL: no entry. Transfer full. */
 GBytes *ortrain_disk_cache_lookup (const char *kind, gconstpointer key, gsize n_key);
 /* Replaces the entry of that key. The folder takes 64 MiB at most: the entries that were used longest ago make room. */
 void ortrain_disk_cache_store (const char *kind, gconstpointer key, gsize n_key, GBytes *contents);

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file: MAGIC, the name (SHA-256 of what the entry is found by), the length of the contents (8 bytes, little-endian),
- * the contents, and the SHA-256 of all before it. */
+/* A file: MAGIC, the name (SHA-256 of the key), the length of the contents (8 bytes, little-endian), the contents, and
+ * the SHA-256 of all before it. */
 
 #define MAGIC "ORTcach1" /* the last character is the version of the format */
 #define SUM_BYTES 32
@@ -29,7 +29,7 @@
 static gint n_hits, n_misses, n_stored;
 static gint n_unchecked = TRIM_BYTES / BLOCK_BYTES; /* blocks since the last look; the first entry is one in any case */
 
-/* ---- What an entry is found by ---- */
+/* ---- Keys ---- */
 
 typedef struct
 {
@@ -79,7 +79,8 @@ find_build_id (struct dl_phdr_info *object, gsize n_bytes, gpointer data)
   return 1;
 }
 
-/* Of the library that this is in: two builds of one version may compute different things. None: its version has to do. */
+/* The build id of this library: two builds of one version may compute different things. Without a build id, the version
+ * must do. */
 static const BuildId *
 get_build_id (void)
 {
@@ -153,7 +154,7 @@ get_folder (void)
   return g_strdup (wanted);
 }
 
-/* -1: there is none, or somebody else could have put entries into it. */
+/* -1: the folder cannot be opened, or somebody else could have put entries into it. */
 static int
 open_folder (gboolean creates)
 {
@@ -210,7 +211,7 @@ compare_use (gconstpointer a, gconstpointer b)
   return strcmp (first->name, second->name);
 }
 
-/* Makes room for what comes until the next time, and removes what a process that ended too early left behind. */
+/* Frees space for entries until the next call, and removes temporary files of processes that ended too early. */
 static void
 trim (int folder)
 {
@@ -343,8 +344,8 @@ ortrain_disk_cache_lookup (const char *kind, gconstpointer key, gsize n_key)
   return found;
 }
 
-/* Under another name first, so that no process reads half of it. It is not brought to the disk at once: what is lost
- * when the power fails is found by its sum, and computed again. */
+/* Under another name first, so that no process reads half of it. It is not synced to the disk: an entry that is damaged
+ * by a power failure fails its checksum, and is computed again. */
 static gboolean
 write_entry (int folder, const guint8 *digest, GBytes *contents)
 {

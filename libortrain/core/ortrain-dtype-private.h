@@ -23,7 +23,7 @@ typedef guint32 OrtrainDTypeSet;
 #define ORTRAIN_DTYPES_NUMERIC (ORTRAIN_DTYPES_INTEGER | ORTRAIN_DTYPES_FLOAT)
 #define ORTRAIN_DTYPES_BOOL ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_BOOL)
 
-/* Of 16 bits: storage for kernels that compute in float32. */
+/* A 16-bit float: storage for kernels that compute in float32. */
 static inline gboolean
 ortrain_dtype_is_half (OrtrainDType dtype)
 {

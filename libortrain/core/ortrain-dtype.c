@@ -64,7 +64,7 @@ row_of (OrtrainDType dtype)
   return ortrain_dtype_is_valid ((int) dtype) ? &rows[dtype] : &rows[ORTRAIN_DTYPE_UNDEFINED];
 }
 
-/* Whether the number stands for an element type that the library knows (UNDEFINED is none). */
+/* Whether the number stands for an element type that the library knows (UNDEFINED is not one). */
 gboolean
 ortrain_dtype_is_valid (int onnx_number)
 {

@@ -16,14 +16,14 @@ G_BEGIN_DECLS
 
 /**
  * OrtrainTensorError:
- * @ORTRAIN_TENSOR_ERROR_DTYPE: the element type is not what is needed
- * @ORTRAIN_TENSOR_ERROR_SHAPE: the shape is not what is needed, or too large
+ * @ORTRAIN_TENSOR_ERROR_DTYPE: the element type is not the expected one
+ * @ORTRAIN_TENSOR_ERROR_SHAPE: the shape is not the expected one, or too large
  * @ORTRAIN_TENSOR_ERROR_LAYOUT: the memory is misaligned or not contiguous
  * @ORTRAIN_TENSOR_ERROR_RELEASED: the storage was released
  * @ORTRAIN_TENSOR_ERROR_NO_MEMORY: the memory cannot be allocated
  * @ORTRAIN_TENSOR_ERROR_INVALID: a file or a foreign tensor is malformed
  * @ORTRAIN_TENSOR_ERROR_CHANGED: a file was changed while its contents were in use
- * @ORTRAIN_TENSOR_ERROR_DEVICE: the memory is on another device than what is needed
+ * @ORTRAIN_TENSOR_ERROR_DEVICE: the memory is on another device than the expected one
  *
  * What can go wrong with tensors. More codes may be added.
  */

@@ -5,7 +5,7 @@
 
 /* Properties that are nothing but a field of the object's struct. The GParamSpec is the whole description: name, type,
  * range, default, and, added here, where the field is. The rest follows from it: the two property functions of a class,
- * the values that a new object begins with, and setters that refuse what is out of range and notify what has changed.
+ * the values that a new object begins with, and setters that refuse values out of range and notify changes.
  *
  *   properties[PROP_RATE] = ortrain_field_double ("rate", G_STRUCT_OFFSET (OrtrainThing, rate), 0.0, 1.0, 0.5);
  *

@@ -3,11 +3,11 @@
 
 #include <gio/gio.h>
 
-/* Writes a file whose name never stands for half of one: into a temporary file beside it, which is brought to the disk
- * and takes the name at the commit. Who has the old file mapped keeps it. Freed without a commit, nothing has happened. A
- * link of that name is replaced, not followed: somebody else may have put it there. A device or a pipe is written to.
+/* Writes a file atomically: into a temporary file in the same folder, which the commit syncs to the disk and renames. A
+ * process that has mapped the old file keeps it. Freed without a commit, the writer changes nothing. A link of that
+ * name is replaced, not followed: somebody else may have put it there. Devices and pipes are written to directly.
  *
- * What is written may lie in mapped files (weights, data): the commit is an error when one of them was changed. Other
+ * The contents may come from mapped files (weights, data): the commit is an error when one of them was changed. Other
  * errors are of G_IO_ERROR. */
 typedef struct _OrtrainFileWriter OrtrainFileWriter;
 

@@ -33,7 +33,7 @@ struct _OrtrainFileWriter
   guint64 position;
   gboolean has_crc;
   guint32 crc;
-  OrtrainMappedSources sources; /* files that what is written comes from */
+  OrtrainMappedSources sources; /* mapped files that the contents come from */
   Commit committed;
 };
 

@@ -3,8 +3,8 @@
 
 #include <glib.h>
 
-/* A process that forks keeps its memory and loses its threads, but for the one that forked: what has threads keeps the
- * generation in which they were started, and starts others when it is another one. */
+/* A process that forks keeps its memory and loses its threads, but for the one that forked: an owner of threads stores
+ * the generation in which it started them, and starts new ones when the generation has changed. */
 guint ortrain_fork_generation (void);
 
 /* A mutex that a thread which does not exist in the child may have held. */

@@ -3,14 +3,13 @@
 
 #include <json-glib/json-glib.h>
 
-/* JSON of unknown origin. json-glib calls itself for each level of nesting, so how deep a text nests is found out before
- * it gets to see it; what JSON does not have outside of strings (comments, other quotes) is refused with that,
- * and so is a second value behind the first, which json-glib would take in its place.
- * Returns the root, or NULL with an error of JSON_PARSER_ERROR that says where. */
+/* JSON of unknown origin. json-glib recurses for each level of nesting, so the depth is measured before it parses the
+ * text. The same scan rejects comments and single quotes outside strings, and a second value after the first, which
+ * json-glib would take instead of it. Returns the root, or NULL with an error of JSON_PARSER_ERROR that says where. */
 JsonNode *ortrain_json_parse (const char *text, gsize size, guint max_depth, GError **error);
 
-/* A file of options. Errors of reading it are of G_FILE_ERROR, those of what stands in it SESSION_ERROR_OPTION. The root
- * is an object. */
+/* A file of options. Errors of reading it are of G_FILE_ERROR, errors of its contents are SESSION_ERROR_OPTION. The
+ * root is an object. */
 JsonNode *ortrain_json_read_options (const char *path, GError **error);
 
 /* The text of a string; NULL for any other node, and for NULL. */

@@ -161,7 +161,7 @@ ortrain_json_parse (const char *text, gsize size, guint max_depth, GError **erro
     return NULL;
   if (!json_parser_load_from_data (parser, text, (gssize) size, &wrong))
     {
-      /* it shows what was read, and \\377 is read as a byte */
+      /* it quotes the input, and \\377 is read as a byte */
       g_set_error_literal (error, wrong->domain, wrong->code, ortrain_text_show_list (wrong->message));
       return NULL;
     }

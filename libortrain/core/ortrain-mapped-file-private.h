@@ -8,21 +8,22 @@
  *
  * - Reading never ends the process. A handler of SIGBUS, installed with the first mapping, puts zeros in the place of a
  *   mapping that lost its file and marks it; every other SIGBUS goes to the handler that was there before.
- * - What was read is used only after a check that the file is still the one that was mapped: same size, same time of
- *   the last write, nothing lost. A result, an export or a batch that was read from the mapping is checked after the
- *   last read and before it is given to anybody. A check costs one fstat().
+ * - Contents are used only after a check that the file is still the one that was mapped: same size, same time of the
+ *   last write, nothing lost. A result, an export or a batch that was read from the mapping is checked after the last
+ *   read and before it is given to anybody. A check costs one fstat().
  *
- * The file is the inode: replacing it by a rename, as writers do that know of readers, changes nothing. */
+ * The file is the inode: an atomic replace by rename does not affect existing mappings. */
 typedef struct _OrtrainMappedFile OrtrainMappedFile;
 
-/* The whole file, mapped read-only; the mapping goes with the last reference to the bytes. fd stays the caller's. name:
- * for messages. */
+/* The whole file, mapped read-only; the last reference to the bytes unmaps it. fd stays the caller's. name: for
+ * messages. */
 GBytes *ortrain_mapped_file_new_bytes (int fd, const char *name, GError **error);
 /* The same of the file that a path names. */
 GBytes *ortrain_mapped_file_open (const char *path, GError **error);
 
-/* A file that nobody else sees, for what need not stay in memory, mapped for reading and writing; it goes with the last
- * reference. Its blocks are reserved; what a disk does not read or write nevertheless is zero, and a later check says so. */
+/* A temporary file without a name, for data that need not stay in memory, mapped for reading and writing; the last
+ * reference deletes it. Its blocks are reserved. Pages that the disk fails to read or write are zero, and a later check
+ * reports that. */
 OrtrainMappedFile *ortrain_mapped_file_new_scratch (const char *folder, gsize n_bytes, gpointer *address,
                                                     GError **error);
 gboolean ortrain_mapped_file_check_scratch (OrtrainMappedFile *self, GError **error);

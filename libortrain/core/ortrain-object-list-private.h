@@ -15,7 +15,7 @@ OrtrainObjectList *ortrain_object_list_new (GType item_type);
 void ortrain_object_list_append (OrtrainObjectList *self, gpointer item);
 void ortrain_object_list_remove_all (OrtrainObjectList *self);
 
-/* A list of what is in an array that somebody else changes; that one calls refresh after a change. */
+/* A list model of an array that its owner changes; the owner calls refresh after a change. */
 OrtrainObjectList *ortrain_object_list_new_over (GType item_type, GPtrArray *items);
 void ortrain_object_list_refresh (OrtrainObjectList *self);
 

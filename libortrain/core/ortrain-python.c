@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <gmodule.h>
 
-/* Says, in a process of PyGObject that has not found gi/overrides/Ortrain.py, what that means: what PyGObject says of a call
- * that only the override takes, such as AdamW (1e-3), names neither the override nor the library. PyGObject loads the
- * library when a program names the first type, behind the override and with Python's lock; the modules that Python has
- * imported are looked at, by functions that the process has or has not. */
+/* Prints a hint in a process of PyGObject that has not found gi/overrides/Ortrain.py: PyGObject's own message about a
+ * call that only the override accepts, such as AdamW (1e-3), names neither the override nor the library. PyGObject
+ * loads the library when a program names the first type, after the override and with Python's lock. The list of
+ * imported Python modules is read through functions that are looked up in the process. */
 __attribute__ ((constructor)) static void
 check_override (void)
 {

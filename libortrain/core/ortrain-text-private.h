@@ -10,11 +10,11 @@
 char *ortrain_text_quote (const char *text);
 char *ortrain_text_quote_within (const char *text, gsize max);
 
-/* The same for the arguments of one call of printf: what is harmless is returned itself; another text belongs to the thread
- * until it has asked for this many more. NULL is "". */
+/* The same for the arguments of one call of printf: a harmless text is returned itself; a converted one stays valid in
+ * this thread until this many more were requested. NULL is "". */
 #define ORTRAIN_TEXT_N_SHOWN 16
 const char *ortrain_text_show (const char *text);
-/* Of several names, each of which was shown already: as many as a message has space for. */
+/* Joins several names, each of which was shown already: as many as fit in a message. */
 #define ORTRAIN_TEXT_LIST_MAX 600
 const char *ortrain_text_show_list (const char *text);
 

@@ -140,7 +140,7 @@ leave (OrtrainThreadPool *pool)
     futex_wake (&pool->state, 1);
 }
 
-/* Waits until generation is no longer `seen`, and returns what it is then. */
+/* Waits until generation is no longer `seen`, and returns the new value. */
 static guint32
 wait_for_generation (OrtrainThreadPool *pool, guint32 seen)
 {
