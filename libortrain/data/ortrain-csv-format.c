@@ -195,8 +195,8 @@ add_tensor (OrtrainCsvFormat *self, const char *name, OrtrainDType dtype, gboole
  * @target_columns: (nullable) (array zero-terminated=1): the columns of the target; %NULL for the column of its name,
  *   or else the last one
  *
- * Creates a format with one tensor for each input of a graph, of its type and shape. If there is one input beside the
- * targets, it takes all columns but those of the targets; of several, each takes the column of its name.
+ * Creates a format with one tensor for each input of a graph, of its type and shape. If there is one input in addition
+ * to the targets, it takes all columns but those of the targets; of several, each takes the column of its name.
  *
  * Returns: (transfer full): the format
  */
@@ -282,7 +282,7 @@ ortrain_csv_format_remove (OrtrainCsvFormat *self, const char *name)
  *
  * Gets whether the first line has the names of the columns.
  *
- * Returns: what was set
+ * Returns: the setting
  */
 OrtrainCsvHeader
 ortrain_csv_format_get_header (OrtrainCsvFormat *self)

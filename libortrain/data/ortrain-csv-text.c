@@ -38,7 +38,7 @@ check_magic (const char *data, gsize size, GError **error)
   return TRUE;
 }
 
-/* 16 bits of text hold ASCII as a byte of 0 beside each letter. */
+/* In UTF-16 text, ASCII is a letter and a byte of 0. */
 static gboolean
 check_zeros (const char *data, gsize size, GError **error)
 {
@@ -225,7 +225,7 @@ ortrain_csv_text_find_separator (const char *text, gsize size, const char *comme
   for (const char *separator = ";\t| "; *separator != '\0'; separator++)
     {
       const Cut cut = cut_text (text, size, *separator, comment);
-      /* spaces stand in texts, too */
+      /* texts contain spaces, too */
       if (!is_better (&cut, &found) || (*separator == ' ' && (cut.n_all == 0 || cut.numbers < cut.n_all)))
         continue;
       found = cut;

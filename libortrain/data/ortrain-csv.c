@@ -14,8 +14,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Values separated by commas, as RFC 4180 has them, or other characters: perhaps a line of column names, then one line for each
- * item; fields may stand in double quotes. Types come from the format, which has them from the model and its loss. */
+/* Values separated by commas, as RFC 4180 has them, or other characters: perhaps a line of column names, then one line
+ * for each item; fields may be in double quotes. Types come from the format, which has them from the model and its
+ * loss. */
 
 #define UNUSED G_MAXUINT
 #define NUMERIC_LIMIT 9007199254740992.0 /* 2^53: whole numbers up to here are exact */
@@ -189,8 +190,8 @@ has_column (GPtrArray *names, const char *name)
   return g_ptr_array_find_with_equal_func (names, name, g_str_equal, NULL);
 }
 
-/* Whether the first line is a header: what was said; or it is if it has the names that were asked for, or if it has no
- * number where a number has to be. */
+/* Decides whether the first line is a header: as the format says; or, by default, if it has the requested names, or
+ * lacks a number where a number must be. */
 static gboolean
 find_header (Reader *r, GPtrArray *first, gboolean *is_header, GError **error)
 {
@@ -207,7 +208,8 @@ find_header (Reader *r, GPtrArray *first, gboolean *is_header, GError **error)
         {
           if (!is_column_number (*name, n))
             {
-              *is_header = TRUE; /* there is none of that name else, which is found then */
+              *is_header = TRUE; /* a column of that name exists only in a header; the search for it reports one that is
+                                    missing */
               return TRUE;
             }
           if (tensor->is_target)
@@ -545,7 +547,7 @@ make_tensor (Reader *r, Field *field, GError **error)
   gsize rank = 1;
   if (tensor->dims != NULL)
     {
-      /* one dimension that is not known takes what is left; others are 1 */
+      /* one unknown dimension gets the remaining columns; others are 1 */
       gint64 left = field->n_columns;
       for (guint i = 0; i < tensor->rank; i++)
         left /= tensor->dims[i] > 0 ? tensor->dims[i] : 1;

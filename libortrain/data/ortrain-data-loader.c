@@ -30,9 +30,8 @@
  * The memory of a batch is reused once nobody holds the batch, or anything of it, any more. [class@Trainer] has a
  * loader of its own. One thread at a time may use a loader; the epoch advances without a notification.
  *
- * While a batch is in use, the next one is read by a thread of the loader's own: see [property@DataLoader:prefetch].
- * What is changed in the dataset meanwhile takes effect after as many batches, or at once after
- * [method@DataLoader.reset].
+ * While a batch is in use, the next one is read by a thread of the loader's own: see [property@DataLoader:prefetch]. A
+ * change of the dataset takes effect after as many batches, or at once after [method@DataLoader.reset].
  */
 
 struct _OrtrainDataLoader
@@ -272,7 +271,7 @@ take_batch (OrtrainDataLoader *self)
   return batch;
 }
 
-/* Of the batch that begins at this position; 0: there is none. */
+/* Counts the items of the batch that begins at this position; 0: no such batch. */
 static gsize
 count_items (OrtrainDataLoader *self, guint64 length, guint64 position)
 {
@@ -301,8 +300,8 @@ read_batch (OrtrainDataLoader *self, const OrtrainBatchPlace *place, GError **er
   return g_steal_pointer (&batch);
 }
 
-/* Submits the batches behind the one that was returned, up to the end of the epoch: nobody knows whether there will be
- * another one. */
+/* Submits the batches after the returned one, up to the end of the epoch: it is not known whether another epoch
+ * follows. */
 static void
 read_ahead (OrtrainDataLoader *self, guint64 length)
 {

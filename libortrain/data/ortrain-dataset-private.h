@@ -4,7 +4,8 @@
 #include "data/ortrain-dataset.h"
 
 /* A dataset of the same items that does not change, nor lose its memory, when the other does: a thread reads from it
- * while the caller of the loader goes on. transfer full; NULL if there is none, and the caller's thread has to read. */
+ * while the caller of the loader goes on. transfer full; NULL if it cannot be made, and the caller's thread has to
+ * read. */
 typedef OrtrainDataset *(*OrtrainDatasetSnapshot) (OrtrainDataset *self);
 
 /* For thread-safe classes that can be changed; the others are their own snapshots. */

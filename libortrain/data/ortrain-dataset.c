@@ -413,7 +413,8 @@ ortrain_dataset_fill_epoch_batch (OrtrainDataset *self, guint64 epoch, const gui
  * @self: a dataset
  *
  * Gets whether items may be read by several threads at once, as [property@DataLoader:prefetch] needs it. The library's
- * own datasets are, as long as what they are made of is: a class that was written in Python or JavaScript never is.
+ * own datasets are thread-safe if the datasets and transforms that they use are: a class that was written in Python or
+ * JavaScript never is.
  *
  * Returns: %TRUE if they may
  */

@@ -26,10 +26,11 @@
  * print(batch["image"].shape, batch["labels"].numpy())        # (4, 3, 32, 32)
  * ```
  *
- * Formats are those of GdkPixbuf: PNG, JPEG, GIF (the first picture), BMP, TIFF, PNM, and what else is installed. Pictures
- * are turned upright where the file says how; transparency is left out; grey is computed as Pillow does. The pictures of
- * a batch need one size: set [property@ImageFolder:width] and [property@ImageFolder:height], or use [class@Resize] and a
- * crop. Hidden files, files with other endings, and folders inside of those of the classes are not looked at.
+ * Formats are those of GdkPixbuf: PNG, JPEG, GIF (the first picture), BMP, TIFF, PNM, and those of other installed
+ * loaders. Pictures are turned upright where the file says how; transparency is left out; grey is computed as Pillow
+ * does. The pictures of a batch need one size: set [property@ImageFolder:width] and [property@ImageFolder:height], or
+ * use [class@Resize] and a crop. Hidden files, files with other endings, and folders inside of those of the classes are
+ * not looked at.
  *
  * Several threads may read items at once, while none changes the dataset. A library that was built without GdkPixbuf has
  * this class, but cannot read the pictures.
@@ -41,7 +42,7 @@ typedef struct
   guint label;
 } Item;
 
-/* What was found, which never changes: shared with snapshots. */
+/* The files and classes found, which never change: shared with snapshots. */
 typedef struct
 {
   gatomicrefcount ref_count;

@@ -21,8 +21,8 @@ typedef struct
 OrtrainPrefetcher *ortrain_prefetcher_new (OrtrainDataset *dataset, guint depth);
 /* Waits for the batch that is being read. */
 void ortrain_prefetcher_free (OrtrainPrefetcher *self);
-/* Whether this is the child of a fork, where the thread does not exist, and may have held the lock: what it had is left
- * alone, and the other functions do nothing. */
+/* Whether this is the child of a fork, where the thread does not exist, and may have held the lock: its data are not
+ * touched, and the other functions do nothing. */
 gboolean ortrain_prefetcher_is_forked (OrtrainPrefetcher *self);
 
 guint ortrain_prefetcher_get_n_submitted (OrtrainPrefetcher *self);
@@ -34,7 +34,7 @@ gboolean ortrain_prefetcher_submit (OrtrainPrefetcher *self, const OrtrainBatchP
  * without an error if another place is the oldest. */
 OrtrainTensorDict *ortrain_prefetcher_take (OrtrainPrefetcher *self, const OrtrainBatchPlace *place, guint64 *indices,
                                             GError **error);
-/* Forgets what was submitted, and waits for what is being read. */
+/* Forgets submitted jobs, and waits for the one that is being read. */
 void ortrain_prefetcher_flush (OrtrainPrefetcher *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainPrefetcher, ortrain_prefetcher_free)

@@ -31,7 +31,7 @@ struct _OrtrainPrefetcher
   gboolean stops;
 };
 
-/* Jobs that were forgotten are not begun: n_submitted falls back, and only what is being read is waited for. */
+/* Forgotten jobs are not begun: n_submitted falls back, and only the job that is being read is waited for. */
 static gpointer
 read_ahead (gpointer data)
 {

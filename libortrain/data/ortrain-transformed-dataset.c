@@ -12,7 +12,7 @@
  *
  * The items of another dataset, each changed by transforms, one after the other, whenever it is read.
  *
- * What is random in them depends on [property@TransformedDataset:seed], the number of the epoch, the number of the item
+ * Their random choices depend on [property@TransformedDataset:seed], the number of the epoch, the number of the item
  * and the place of the transform in the list, and on nothing else: a training that is repeated, or resumed from a
  * checkpoint, sees the same items, in whatever order and by however many threads they are read. Without a loader, or in
  * an evaluation, items are those of epoch 0.
@@ -172,7 +172,7 @@ ortrain_transformed_dataset_class_init (OrtrainTransformedDatasetClass *klass)
   /**
    * OrtrainTransformedDataset:seed: (getter get_seed) (setter set_seed)
    *
-   * What random transforms depend on, beside the numbers of epoch and item. Default: 0.
+   * The seed of random transforms, in addition to the numbers of epoch and item. Default: 0.
    */
   properties[PROP_SEED] =
       ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainTransformedDataset, seed), 0, G_MAXUINT64, 0);
@@ -190,7 +190,7 @@ ortrain_transformed_dataset_init (OrtrainTransformedDataset *self)
 /**
  * ortrain_transformed_dataset_new:
  * @dataset: where the items come from
- * @transforms: (array length=n_transforms): what is done to each of them, in this order
+ * @transforms: (array length=n_transforms): the transforms applied to each item, in this order
  * @n_transforms: how many
  *
  * Creates a dataset whose items are those of another one, changed.
