@@ -63,8 +63,8 @@ char *ortrain_dim_to_string (
     OrtrainDim dim); /* "20480*batch*(seq_len-1)" is printed expanded: "20480*batch*seq_len - 20480*batch" */
 char *ortrain_dims_to_string (const OrtrainDim *dims, gint rank); /* "[batch, 1, 28, 28]"; "?" for rank -1 */
 
-/* For people: quotients as ceil(height/32). In `legend` (of char *, may be NULL) expressions that are longer than this get
- * a number, and stand in the text as $1, $2 and so on. */
+/* For people: quotients as ceil(height/32). Longer expressions are collected in `legend` (of char *, may be NULL), and
+ * the text has $1, $2 and so on in their place. */
 #define ORTRAIN_DIM_READABLE_LENGTH 40
 char *ortrain_dim_to_readable (OrtrainDim dim);
 char *ortrain_dims_to_readable (const OrtrainDim *dims, gint rank, GPtrArray *legend);

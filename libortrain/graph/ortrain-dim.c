@@ -481,8 +481,8 @@ find_quotient (OrtrainDim dim, gint64 *rest)
   return symbol->kind == SYMBOL_FLOOR_DIV && symbol->b.expr == NULL && symbol->b.value > 0 ? symbol : NULL;
 }
 
-/* a divided by a positive number: what comes out even is taken out, what is left has a constant from 0 to n - 1, and a
- * quotient of a quotient is one. Equal quotients then look equal. FALSE when there is no such form. */
+/* a divided by a positive number: terms that divide evenly are taken out, the rest has a constant from 0 to n - 1, and
+ * a quotient of a quotient is one quotient. Equal quotients then look equal. FALSE if there is no such form. */
 static gboolean
 divide_by_number (OrtrainDimSpace *space, OrtrainDim a, gint64 n, OrtrainDim *result)
 {

@@ -129,7 +129,7 @@ ortrain_graph_sort (OrtrainGraph *self, GError **error)
                 continue;
               if (producer->mark == MARK_OPEN)
                 {
-                  /* It waits below us on the stack for what we are a producer of. */
+                  /* It waits below us on the stack: it reads one of our outputs. */
                   g_autofree char *text = ortrain_node_describe (node);
                   g_autofree char *other = ortrain_node_describe (producer);
                   g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_CYCLE,

@@ -24,7 +24,7 @@ typedef enum
   ORTRAIN_VALUE_HELD,        /* by a session, from step to step: the graph knows the type and the shape */
 } OrtrainValueKind;
 
-/* What a value is to a training session; the plan's categories come from it. */
+/* The role of a value in a training session; the plan's categories come from it. */
 typedef enum
 {
   ORTRAIN_ROLE_NONE,
@@ -87,16 +87,16 @@ struct _OrtrainValue
 
   OrtrainGraph *graph; /* no reference; NULL once removed */
   char *name;
-  /* A graph has a hundred thousand values: what is small is kept small. */
+  /* A graph has a hundred thousand values, so small fields are packed. */
   OrtrainValueKind kind : 8;
   OrtrainDType dtype : 8;
   OrtrainRole role : 8;
   OrtrainProvenance provenance : 3; /* of an initializer of a file */
   guint is_named : 1;               /* by a user or a program, and not by the library */
   guint is_output : 1;
-  guint on_host : 1;               /* in the memory of the host, beside a device that does not read it */
-  guint relies_on_declaration : 1; /* inference did not find all of the shape: what the file says of it is compared with
-                                      what is computed once shapes are numbers */
+  guint on_host : 1;               /* in host memory, which the device does not read */
+  guint relies_on_declaration : 1; /* inference did not find all of the shape: the file's declaration is compared with
+                                      the computed shape once shapes are numbers */
   gint rank;                       /* -1: unknown */
   guint output_index;
   guint32 scoped_name; /* position in graph->labels: what an initializer was called in the exported program */
@@ -134,7 +134,7 @@ struct _OrtrainNode
   guint number;            /* the node's own number, unique and stable in clones: random numbers hang on it */
   OrtrainNode *recomputes; /* no reference; the node that this one runs again, or NULL. Shares its number */
   guint mark;              /* scratch for passes */
-  guint on_host : 1;       /* runs on the host, beside a device that has no kernel for it */
+  guint on_host : 1;       /* runs on the host, because the device has no kernel for it */
   guint is_update : 1;     /* of the body of an operator with the flag ORTRAIN_OP_UPDATES */
   guint scope : 30;        /* position in graph->labels: the module of the exported program that it is in */
   guint32 link_index;      /* while the graph is edited: its link in the list of nodes */
@@ -160,16 +160,15 @@ struct _OrtrainGraph
   gint64 opset;         /* of domain ""; 23 once upgraded */
   GHashTable *opsets;   /* domain → GINT_TO_POINTER (version), as the file says */
   OrtrainGraph *parent; /* of a subgraph: the graph whose values it may capture; no reference */
-  GPtrArray *labels;    /* of char *: what a file says of nodes and values beside their names; the first is NULL. Shared
-                           by clones and subgraphs; or NULL */
+  GPtrArray *labels;    /* of char *: a file's labels of nodes and values, in addition to their names; the first is
+                           NULL. Shared by clones and subgraphs; or NULL */
   GPtrArray *notes;     /* of char *, for people: declarations that inference contradicts, what a loss found; or NULL */
   const char *gradients_kept; /* why gradients of parameters wait for the update phase; static, NULL: they do not */
-  guint
-      recompute_group_size; /* segments of the forward pass between which the pass recompute-cheap keeps what is open; 0: it
-                               * chooses, and writes it here */
-  gboolean spares_memory;  /* passes prefer less memory to less arithmetic */
-  GHashTable *known_notes; /* the same, as a set; or NULL */
-  guint n_contradicted;    /* of them, counted beyond the first few that have a note */
+  guint recompute_group_size; /* segments of the forward pass; the pass recompute-cheap keeps the values that are live
+                             * between them; 0: it chooses, and writes it here */
+  gboolean spares_memory;     /* passes prefer less memory to less arithmetic */
+  GHashTable *known_notes;    /* the same, as a set; or NULL */
+  guint n_contradicted;       /* of them, counted beyond the first few that have a note */
   OrtrainGraphEdit *edit;
   GHashTable *many_uses; /* value with many readers → the position of each in `uses`; or NULL */
   GHashTable
@@ -189,7 +188,7 @@ OrtrainNode *ortrain_graph_insert_node (OrtrainGraph *self, OrtrainNode *before,
                                         const char *op_type, const char *name, OrtrainValue *const *inputs,
                                         guint n_inputs, guint n_outputs);
 OrtrainValue *ortrain_graph_new_initializer (OrtrainGraph *self, const char *name, OrtrainTensor *tensor);
-/* Of kind HELD; in none of the lists but `values`. */
+/* A value of kind HELD; in none of the lists but `values`. */
 OrtrainValue *ortrain_graph_new_held (OrtrainGraph *self, const char *name, OrtrainDType dtype, const OrtrainDim *dims,
                                       gint rank);
 OrtrainValue *ortrain_graph_new_input (OrtrainGraph *self, const char *name, OrtrainDType dtype, const OrtrainDim *dims,
@@ -233,10 +232,10 @@ void ortrain_graph_delete_node (OrtrainGraph *self, OrtrainNode *node);         
 OrtrainGraphEdit *ortrain_graph_begin_edit (OrtrainGraph *self);
 void ortrain_graph_end_edit (OrtrainGraphEdit *edit);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainGraphEdit, ortrain_graph_end_edit)
-/* The node behind this one while the graph is edited, the first for NULL; NULL at the end. */
+/* The node after this one while the graph is edited, the first for NULL; NULL at the end. */
 OrtrainNode *ortrain_graph_next_node (OrtrainGraph *self, const OrtrainNode *node);
 void ortrain_graph_delete_value (OrtrainGraph *self, OrtrainValue *value);
-/* The same of those initializers for which dead[], beside the list of them, is TRUE. */
+/* The same for the initializers with dead[i] TRUE, where i is the position in the list of initializers. */
 void ortrain_graph_delete_initializers (OrtrainGraph *self, const gboolean *dead);
 void ortrain_value_detach (OrtrainValue *self); /* from the graph that owned it: others may keep a reference */
 
@@ -271,7 +270,7 @@ ortrain_node_input (const OrtrainNode *node, guint i)
   return i < node->inputs->len ? node->inputs->pdata[i] : NULL;
 }
 
-/* Of the first operand that is there; UNDEFINED: none is. */
+/* The type of the first present operand; UNDEFINED if all are missing. */
 static inline OrtrainDType
 ortrain_node_get_dtype (const OrtrainNode *node)
 {

@@ -266,7 +266,7 @@ ortrain_graph_get_initializers (OrtrainGraph *self)
  *
  * Looks up a value by its name.
  *
- * Returns: (transfer none) (nullable): the value, owned by the graph; %NULL if there is none
+ * Returns: (transfer none) (nullable): the value, owned by the graph; %NULL if there is no such value
  */
 OrtrainValue *
 ortrain_graph_find_value (OrtrainGraph *self, const char *name)
@@ -283,7 +283,7 @@ ortrain_graph_find_value (OrtrainGraph *self, const char *name)
  *
  * Looks up the first node of a name. Names of nodes need not be unique in ONNX.
  *
- * Returns: (transfer none) (nullable): the node, owned by the graph; %NULL if there is none
+ * Returns: (transfer none) (nullable): the node, owned by the graph; %NULL if there is no such node
  */
 OrtrainNode *
 ortrain_graph_find_node (OrtrainGraph *self, const char *name)
@@ -319,7 +319,7 @@ name_is_free (OrtrainGraph *self, const char *name, GError **error)
  * @n_dims: the number of dimensions
  * @error: return location for an error
  *
- * Adds an input behind the existing ones.
+ * Adds an input after the existing ones.
  *
  * Returns: (transfer none) (nullable): the new value, owned by the graph; %NULL with %ORTRAIN_GRAPH_ERROR_NAME or
  *   %ORTRAIN_GRAPH_ERROR_SHAPE
@@ -386,7 +386,7 @@ ortrain_graph_add_initializer (OrtrainGraph *self, const char *name, OrtrainTens
  * @outputs: (array zero-terminated=1): names of the new values
  * @error: return location for an error
  *
- * Adds a node behind the existing ones. [method@Graph.infer] computes the types and shapes of its outputs.
+ * Adds a node after the existing ones. [method@Graph.infer] computes the types and shapes of its outputs.
  *
  * Returns: (transfer none) (nullable): the node, owned by the graph; %NULL with %ORTRAIN_GRAPH_ERROR_NAME
  */
@@ -435,7 +435,7 @@ ortrain_graph_add_node (OrtrainGraph *self, const char *op_type, const char *dom
  * @name: the name of a value
  * @error: return location for an error
  *
- * Adds an output behind the existing ones: a value that runs compute and return.
+ * Adds an output after the existing ones: a value that runs compute and return.
  *
  * Returns: %FALSE with %ORTRAIN_GRAPH_ERROR_NAME if there is no such value
  */

@@ -3,11 +3,11 @@
 
 #include "graph/ortrain-graph-private.h"
 
-/* A scoped name is what a parameter is called in the program that a file was exported from: the path of a module, and
- * the parameter's name in it, `encoder.layer.0.query.weight`. Patterns of users match the name of a tensor in the file,
- * its scoped name, or the path of its module. */
+/* A scoped name is the name of a parameter in the program that a file was exported from: the path of a module, and the
+ * parameter's name in it, `encoder.layer.0.query.weight`. Patterns of users match the name of a tensor in the file, its
+ * scoped name, or the path of its module. */
 
-/* Of an initializer; or NULL */
+/* The scoped name of an initializer; or NULL */
 static inline const char *
 ortrain_scoped_name_of (const OrtrainValue *value)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "graph/ortrain-graph-private.h"
 
-/* Who reads a value. A list, searched from its end, since what was added last mostly goes first. Of a value with many
- * readers a table holds the position of each in the list, and the last one moves to the position of one that is
- * removed. */
+/* The readers of a value: a list, searched from its end, since the readers added last are mostly removed first. For a
+ * value with many readers, a table holds the position of each in the list; removing one moves the last one to its
+ * position. */
 
 #define MANY 128
 
