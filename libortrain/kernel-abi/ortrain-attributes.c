@@ -370,7 +370,7 @@ ortrain_attributes_copy (const OrtrainAttributes *self)
   return copy;
 }
 
-/* NaN equals NaN: what is compared is what is written. */
+/* NaN equals NaN: the stored bits are compared. */
 static gboolean
 attribute_equal (const OrtrainAttribute *a, const OrtrainAttribute *b)
 {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* The equation of an Einsum, "bij,bjk->bik": which axes of its operands are the same. Its row reads it for shapes, its
- * kernels for strides. Labels are small numbers; the axes behind an ellipsis get labels of their own, aligned at their
+ * kernels for strides. Labels are small numbers; the axes of an ellipsis get labels of their own, aligned at their
  * ends. */
 #define ORTRAIN_EINSUM_MAX_OPERANDS 8
 #define ORTRAIN_EINSUM_MAX_LABELS (52 + ORTRAIN_MAX_RANK)

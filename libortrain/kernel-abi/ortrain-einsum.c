@@ -19,7 +19,7 @@ typedef struct
   gboolean has_output;
   guint count[N_LETTERS]; /* how often the operands have a letter */
   gint labels[N_LETTERS]; /* -1: no operand has it */
-  guint first_ellipsis;   /* labels of the axes behind an ellipsis, of the operand that has the most of them */
+  guint first_ellipsis;   /* labels of the axes of an ellipsis, in the operand that has the most of them */
   guint n_ellipsis_labels;
 } Equation;
 
@@ -100,7 +100,7 @@ find_ranks (Equation *self, const gint *ranks, OrtrainEinsum *einsum)
   return TRUE;
 }
 
-/* In the order of the alphabet; those behind an ellipsis come last. */
+/* In alphabetical order; the axes of an ellipsis come last. */
 static void
 number_labels (Equation *self, OrtrainEinsum *einsum)
 {
@@ -114,7 +114,7 @@ number_labels (Equation *self, OrtrainEinsum *einsum)
   einsum->n_labels += self->n_ellipsis_labels;
 }
 
-/* What is not summed: the letters that occur once. */
+/* The implied output has the letters that occur once; the others are summed. */
 static void
 imply_output (Equation *self, const OrtrainEinsum *einsum)
 {

@@ -50,8 +50,8 @@ typedef struct
   guint64 can_accumulate; /* output k: y += … when bit k of call->accumulates is set; it is then over no input */
   double flops;           /* of one run */
   double bytes_moved;     /* read plus written, 0: the sum of the operands' */
-  /* Of an operator with channels last: the bytes that the same operator in ONNX's order moves and this one does not, because
-   * its kernel copies operands into another layout. Negative: this one moves more. */
+  /* For an operator with channels last: the bytes that the same operator in ONNX's order moves and this one does not,
+   * because its kernel copies operands into another layout. Negative: this one moves more. */
   double spared_bytes;
   gpointer constants; /* prepared constants, handed to run; immutable */
   GDestroyNotify constants_free;
@@ -86,8 +86,9 @@ typedef struct
 {
   guint64 seed;
   guint32 step;                 /* training steps before this one; with seed and node number it keys random numbers */
-  guint32 accumulate_gradients; /* gradients are added to what is there: not the first micro-batch of an update */
-  /* The same as a factor on what is there, 0 or 1, for libraries that read it in the memory of the device. */
+  guint32 accumulate_gradients; /* gradients are added to the output's contents: not the first micro-batch of an
+                                   update */
+  /* The same as a factor of the output's contents, 0 or 1, for libraries that read it in device memory. */
   float gradient_beta;
   double gradient_beta_f64;
   guint32 guards; /* what a StepGuard does not let pass is a fault: then updates do nothing */
@@ -121,12 +122,13 @@ struct _OrtrainKernelCall
   guint32 n_inputs, n_outputs;
   guint32 plan_step;   /* for faults */
   guint32 node_number; /* for random numbers: the same for a node and its recomputation */
-  guint64 accumulates; /* bit k: output k is added to what is there; only where can_accumulate allows it */
+  guint64 accumulates; /* bit k: the result is added to the contents of output k; only where can_accumulate allows it */
   guint64 gradients;   /* bit k: it is if the step block says that gradients are */
   const OrtrainKernelContext *context;
   /* NULL, or runs calls that follow each other from this one on, together; how many it has run. */
   guint (*run_joined) (const OrtrainKernelCall *calls, guint n_calls);
-  guint32 n_joined; /* how many may: this one, and those behind it of the same kernel that need nothing of each other */
+  guint32 n_joined; /* how many may be joined: this call and the calls after it with the same kernel, if they are
+                       independent */
 };
 
 typedef gboolean (*OrtrainKernelPrepareFunc) (OrtrainKernelSetup *setup, GError **error);
@@ -149,7 +151,7 @@ struct _OrtrainKernel
   guint (*run_joined) (const OrtrainKernelCall *calls, guint n_calls);
 };
 
-/* Bit k: this run adds output k to what is there. For kernels on the host. */
+/* Bit k: this run adds its result to the contents of output k. For kernels on the host. */
 static inline guint64
 ortrain_kernel_get_accumulate (const OrtrainKernelCall *call)
 {

@@ -10,7 +10,7 @@ typedef struct
   guint n_kernels;
 } OrtrainKernelTable;
 
-/* Of the rows of all families, by operator. tables: ends with NULL. op_type → GPtrArray of rows. */
+/* An index of the rows of all families, by operator. tables: ends with NULL. op_type → GPtrArray of rows. */
 static inline GHashTable *
 ortrain_kernel_index_new (const OrtrainKernelTable *const *tables)
 {
