@@ -20,8 +20,8 @@ void ortrain_graph_builder_fail (OrtrainGraphBuilder *self, OrtrainGraphError co
 /* The elements of a new tensor for a parameter of that name, which must be free. NULL after a mistake. */
 float *ortrain_graph_builder_new_floats (OrtrainGraphBuilder *self, const char *name, const gint64 *dims, gsize n_dims,
                                          gint64 *n, OrtrainTensor **tensor);
-/* A node of ONNX's own domain with one output, which it returns; NULL after a mistake, and if an input is none of the
- * graph's. attributes: a{sv} or NULL; a floating one is taken */
+/* A node of ONNX's own domain with one output, which it returns; NULL after a mistake, and if an input is not of this
+ * graph. attributes: a{sv} or NULL; a floating one is taken */
 OrtrainValue *ortrain_graph_builder_add_node (OrtrainGraphBuilder *self, const char *op_type, const char *name,
                                               OrtrainValue *const *inputs, guint n_inputs, GVariant *attributes);
 OrtrainValue *ortrain_graph_builder_ints (OrtrainGraphBuilder *self, const gint64 *values, gsize n); /* a constant */

@@ -48,7 +48,7 @@ enum
 
 static GParamSpec *properties[N_PROPS];
 
-/* What files are written for, so that runtimes of some age open them; operators that came later raise it. */
+/* The operator set of written files, so that older runtimes open them; operators that came later raise it. */
 #define BASE_OPSET 20
 
 static void
@@ -318,7 +318,7 @@ draw (OrtrainGraphBuilder *self, gint64 block, guint32 words[4])
  * @dims: (array length=n_dims): its dimensions
  * @n_dims: their number
  * @low: the smallest element
- * @high: what all elements are below
+ * @high: the upper bound, which no element reaches
  *
  * Adds a parameter of float32 with random elements, all between two numbers equally probable.
  *
@@ -398,7 +398,7 @@ ortrain_graph_builder_add_normal (OrtrainGraphBuilder *self, const char *name, c
  * @name: its name
  * @dims: (array length=n_dims): its dimensions
  * @n_dims: their number
- * @element: what all elements are
+ * @element: the value of all elements
  *
  * Adds a parameter of float32 whose elements are all alike.
  *

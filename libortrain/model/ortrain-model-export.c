@@ -13,7 +13,7 @@
  * The new file is a rope, a list of pieces of the old file, of tensors and of a few new bytes, so that no second copy
  * of the weights is ever held. Only messages around a change get a new length. */
 
-/* ---- What is exported ---- */
+/* ---- Selection of exported contents ---- */
 
 typedef enum
 {

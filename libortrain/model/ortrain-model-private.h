@@ -17,15 +17,15 @@ struct _OrtrainModel
   OrtrainProtoArena *arena;       /* what `proto` lies in */
   Ortrain__Ox__ModelProto *proto; /* without the elements of tensors, and the nodes and initializers of its graph */
   OrtrainProtoTensors tensors;
-  OrtrainGraphReader reader; /* the graph as it stands in the file */
+  OrtrainGraphReader reader; /* the graph as read from the file */
 
   GMutex lock;         /* guards what follows */
   OrtrainGraph *graph; /* upgraded and inferred; NULL until asked for */
 };
 
 /* Writes the model with other contents for some of its initializers: tensors is name → OrtrainTensor, of the same types
- * and shapes; names are those of the initializer values of the graph. All else stays, byte for byte. What is at `path`
- * is replaced when everything is on disk. NULL or empty: a copy. */
+ * and shapes; names are those of the initializer values of the graph. All else stays, byte for byte. An existing file
+ * at `path` is replaced when everything is on disk. NULL or empty: a copy. */
 gboolean ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors, GError **error);
 /* The same in memory, external data left where it is. */
 GBytes *ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **error);

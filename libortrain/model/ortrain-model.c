@@ -204,7 +204,7 @@ ortrain_model_init (OrtrainModel *self)
   g_mutex_init (&self->lock);
 }
 
-/* ---- What stands in it ---- */
+/* ---- Contents ---- */
 
 /**
  * ortrain_model_get_path: (get-property path)
@@ -384,8 +384,8 @@ ortrain_model_get_n_nodes (OrtrainModel *self)
  * @self: a model
  *
  * The number of elements of all weights and running statistics: of the tensors of floating types, in initializers or
- * Constant nodes, that are no constants of formulas by where they are used. What a training session trains may be less.
- * Of a model with operators that are not known, all floating tensors count.
+ * Constant nodes, that are no constants of formulas by where they are used. A training session may train fewer of them.
+ * In a model with unknown operators, all floating tensors count.
  *
  * Returns: the number
  */
@@ -462,7 +462,7 @@ ortrain_model_get_metadata_keys (OrtrainModel *self)
  *
  * Looks up what the author stored in the file under a key.
  *
- * Returns: (nullable): the text; %NULL if there is none
+ * Returns: (nullable): the text; %NULL if the model has no such entry
  */
 const char *
 ortrain_model_get_metadata (OrtrainModel *self, const char *key)
@@ -479,9 +479,9 @@ ortrain_model_get_metadata (OrtrainModel *self, const char *key)
  * ortrain_model_get_notes:
  * @self: a model
  *
- * Lists what was found in the file that matters for training: initializers that an exporter merged, weights in Constant
- * nodes, functions, declared shapes that differ from those that the operators compute. Builds the graph of the model if
- * there is none yet.
+ * Lists findings in the file that matter for training: initializers that an exporter merged, weights in Constant nodes,
+ * functions, declared shapes that differ from those that the operators compute. Builds the graph of the model if it
+ * does not exist yet.
  *
  * Returns: (transfer full) (array zero-terminated=1): one sentence each
  */
