@@ -40,8 +40,8 @@ judge_operand (const Ortrain__Ox__NodeProto *node, guint input, const OrtrainVal
       ortrain_ops_lookup (ortrain_reader_domain (node->domain), ortrain_reader_text (node->op_type));
   if (row == NULL)
     return (Operand){ NULL, FALSE, TRUE };
-  /* Parameters of a normalization keep their names; what has another is the ones and zeros of a normalization of groups,
-   * which is scaled and shifted behind it. */
+  /* Parameters of a normalization keep their names. Initializers with other names are the ones and zeros of a group
+   * normalization that is scaled and shifted afterwards. */
   for (guint i = 0; i < ORTRAIN_MAX_INPUT_ROLES; i++)
     if (g_strcmp0 (row->input_roles[i], "scale") == 0)
       return (Operand){ NULL, FALSE, FALSE };

@@ -4,7 +4,7 @@
 #include "graph/ortrain-graph-private.h"
 #include "onnx/ortrain-proto-tensor-private.h"
 
-/* Where the contents of an initializer value stand in the file. */
+/* The form in which the file holds the contents of an initializer value. */
 typedef enum
 {
   ORTRAIN_ORIGIN_INITIALIZER,
@@ -42,7 +42,7 @@ typedef struct
 
 gboolean ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error);
 void ortrain_graph_reader_clear (OrtrainGraphReader *self);
-/* Of an initializer of the graph; NULL for any other value, and for none. */
+/* The origin of an initializer of the graph; NULL for any other value, and for NULL. */
 const OrtrainOrigin *ortrain_graph_reader_find_origin (const OrtrainGraphReader *self, const OrtrainValue *value);
 /* The version that the file imports of a domain; 0 if it does not. */
 gint64 ortrain_graph_reader_get_opset (const Ortrain__Ox__ModelProto *proto, const char *domain);

@@ -25,14 +25,14 @@ typedef struct
 
 struct _OrtrainNameTable
 {
-  /* Of a subgraph: where captured values are; NULL for the outermost graph and for functions. */
+  /* In a subgraph: the table with captured values; NULL for the outermost graph and for functions. */
   OrtrainNameTable *outer;
   OrtrainGraph *graph;
   GHashTable *names; /* name, as the file has it → OrtrainValue; NULL for an optional input that a call leaves out */
   GHashTable *results; /* in a function: name → the value in the caller's graph that an output becomes */
   const OrtrainReaderCall *call;
   const char *prefix; /* of names that a function adds to its caller's graph; or NULL */
-  char *enclosure;    /* GRefString: what this scope is in the file, for people; NULL: the outermost graph */
+  char *enclosure;    /* GRefString: a description of this scope of the file, for people; NULL: the outermost graph */
   gboolean outermost;
   guint n_defined; /* of the values of the outermost graph, those that the file names; the others are of functions */
   guint function_depth;
@@ -119,11 +119,11 @@ gboolean ortrain_reader_read_type (OrtrainReaderState *state, OrtrainGraph *grap
                                    OrtrainDim *dims, gint *rank, GError **error);
 
 /* onnx/ortrain-initializer-reader.c */
-/* How often the model's graph and those in it read what is an initializer, or may become one. */
+/* Counts how often the model's graph and its subgraphs read each initializer, or value that may become one. */
 gboolean ortrain_reader_find_uses (OrtrainReaderState *state, GError **error);
 gboolean ortrain_reader_read_initializers (OrtrainReaderState *state, OrtrainNameTable *scope,
                                            const Ortrain__Ox__GraphProto *proto, GError **error);
-/* Of a node of the outermost graph. *taken: nothing is left of it, its output is an initializer. */
+/* For a node of the outermost graph. *taken: the whole node was replaced, its output is an initializer. */
 gboolean ortrain_reader_take_initializer (OrtrainReaderState *state, OrtrainNameTable *scope,
                                           const Ortrain__Ox__NodeProto *node, gsize index, gboolean *taken,
                                           GError **error);
@@ -150,7 +150,7 @@ const Ortrain__Ox__AttributeProto *ortrain_reader_follow_reference (const char *
 void ortrain_reader_function_free (gpointer data);
 
 /* onnx/ortrain-exporter-scopes.c */
-/* The module that a node is in, and what its initializers are called there, if the file says so. */
+/* The module that a node is in, and the names of its initializers in that module, if the file has them. */
 void ortrain_reader_read_scope (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto, OrtrainNode *node);
 
 /* onnx/ortrain-provenance-reader.c */

@@ -230,7 +230,7 @@ write_graph (Writer *self, OrtrainGraph *graph, gboolean outermost)
   proto->input = NEW_ARRAY (self, Ortrain__Ox__ValueInfoProto *, graph->values->len);
   for (guint i = 0; i < graph->inputs->len; i++)
     proto->input[proto->n_input++] = write_value (self, graph->inputs->pdata[i]);
-  /* for whoever runs the file, what a session holds is fed */
+  /* in the file, values held by a session become inputs */
   for (guint i = 0; i < graph->values->len; i++)
     if (((OrtrainValue *) graph->values->pdata[i])->kind == ORTRAIN_VALUE_HELD)
       proto->input[proto->n_input++] = write_value (self, graph->values->pdata[i]);

@@ -7,7 +7,7 @@
 /* The initializers of a file, and what becomes one in the graph: the contents of Constant nodes, and Identity nodes where
  * an exporter merged initializers. */
 
-/* ---- Where their contents stand in the file ---- */
+/* ---- Where the file has their contents ---- */
 
 void
 ortrain_reader_add_origin (OrtrainReaderState *state, const char *name, OrtrainOriginKind kind, const char *of)
@@ -87,8 +87,8 @@ ortrain_reader_tensor_varies (OrtrainTensor *tensor)
 }
 
 /* Whether one of two names of an initializer is a table of rows that are looked up, and the other is used otherwise: an
- * embedding that is the weight of the output, too, which PyTorch's older exporter writes so for a scripted program. What
- * is alike by accident or was copied is used alike, or has one value everywhere. */
+ * embedding that is the weight of the output, too, which PyTorch's older exporter writes so for a scripted program.
+ * Initializers that are equal by accident, or were copied, have the same uses, or one value everywhere. */
 static gboolean
 is_table_and_weight (OrtrainReaderState *state, const char *first, const char *second, OrtrainTensor *tensor)
 {
@@ -182,7 +182,7 @@ add_used (OrtrainReaderState *state, const char *name)
     g_hash_table_insert (state->uses, g_string_chunk_insert (state->strings, name), NULL);
 }
 
-/* Of the names that are in the table. */
+/* Counts uses of names that are in the table. */
 static void
 count_uses (GHashTable *uses, const Ortrain__Ox__NodeProto *node)
 {

@@ -141,7 +141,7 @@ ortrain_model_limits_class_init (OrtrainModelLimitsClass *klass)
   /**
    * OrtrainModelLimits:allow-external-data:
    *
-   * Whether weights may be read from files beside the model, below its directory. Default: %TRUE.
+   * Whether weights may be read from other files in the directory of the model or below it. Default: %TRUE.
    */
   properties[PROP_ALLOW_EXTERNAL_DATA] =
       ortrain_field_boolean ("allow-external-data", G_STRUCT_OFFSET (OrtrainModelLimits, allow_external_data), TRUE);
@@ -150,8 +150,8 @@ ortrain_model_limits_class_init (OrtrainModelLimitsClass *klass)
    *
    * Whether files with weights may be reached through symbolic links, or have several hard links. A model from an
    * untrusted source could use such links to read a file that its author may not read. In the cache of the Hugging Face
-   * hub, where the files of `snapshots/REVISION` are links to those of `blobs` beside it, such links are
-   * always followed: to plain files in that folder, and nowhere else. Default: %FALSE.
+   * hub, where the files of `snapshots/REVISION` are links to those of its sibling `blobs`, such links are always
+   * followed: to plain files in that folder, and nowhere else. Default: %FALSE.
    */
   properties[PROP_ALLOW_LINKS] =
       ortrain_field_boolean ("allow-links", G_STRUCT_OFFSET (OrtrainModelLimits, allow_links), FALSE);
@@ -481,7 +481,7 @@ ortrain_model_limits_set_max_function_depth (OrtrainModelLimits *self, guint max
  * ortrain_model_limits_get_allow_external_data:
  * @self: limits
  *
- * Gets whether weights may be read from files beside the model, below its directory.
+ * Gets whether weights may be read from other files in the directory of the model or below it.
  *
  * Returns: the limit
  */
@@ -497,7 +497,7 @@ ortrain_model_limits_get_allow_external_data (OrtrainModelLimits *self)
  * @self: limits
  * @allow_external_data: the new limit
  *
- * Sets whether weights may be read from files beside the model, below its directory.
+ * Sets whether weights may be read from other files in the directory of the model or below it.
  */
 void
 ortrain_model_limits_set_allow_external_data (OrtrainModelLimits *self, gboolean allow_external_data)

@@ -53,8 +53,8 @@ ortrain_name_table_resolve (OrtrainNameTable *self, const char *name, OrtrainVal
   return TRUE;
 }
 
-/* For the name that the value has, if it may have it. In the model's own graph the message that the name stands in goes
- * before the table does. */
+/* Adds a name of a value, unless it is the value's own. In the outermost graph the name is copied: the message that it
+ * is part of is freed before the table. */
 void
 ortrain_name_table_insert (OrtrainReaderState *state, OrtrainNameTable *self, const char *name, OrtrainValue *value)
 {

@@ -90,7 +90,7 @@ parse_scopes (const char *text)
   return g_str_equal (text, "]") && before != NULL ? g_strndup (before, n_before) : NULL;
 }
 
-/* "/encoder/layer/layer.0/query/MatMul": a container stands in front of its items, whose names begin with its own. */
+/* "/encoder/layer/layer.0/query/MatMul": a container precedes its items, whose names begin with its own. */
 static char *
 parse_name (const char *name)
 {

@@ -54,8 +54,8 @@ ortrain_proto_tensors_check_dims (OrtrainModelLimits *limits, const int64_t *dim
   return TRUE;
 }
 
-/* Elements that stand in the file as they stand in memory: a part of the mapping, or, where they are misaligned for
- * their type, a copy that is only taken when somebody reads them. */
+/* Elements whose layout in the file is that of memory: a part of the mapping, or, where they are misaligned for their
+ * type, a copy that is made only when somebody reads them. */
 static OrtrainTensor *
 from_slice (OrtrainDType dtype, const int64_t *dims, gsize n_dims, GBytes *bytes, gsize offset, gsize n_bytes,
             GError **error)

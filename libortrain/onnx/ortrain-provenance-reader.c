@@ -304,8 +304,8 @@ is_usual (const char *name)
   return FALSE;
 }
 
-/* The state that torch.nn.utils.spectral_norm () keeps beside the weight that it divides: "fc.weight_u" and
- * "fc.weight_v" are buffers where there is "fc.weight_orig". */
+/* The state that torch.nn.utils.spectral_norm () keeps for the weight that it divides: "fc.weight_u" and "fc.weight_v"
+ * are buffers where there is "fc.weight_orig". */
 static gboolean
 is_power_iterate (OrtrainGraph *graph, const OrtrainValue *value)
 {

@@ -53,7 +53,8 @@ typedef struct
   guint64 value;
 } OrtrainWireField;
 
-/* The field at *position, which moves behind it. FALSE with an error that names the byte, or without one at the end. */
+/* The field at *position, which moves to the next field. FALSE with an error that names the byte, or without one at the
+ * end. */
 gboolean ortrain_wire_next (const guint8 *data, gsize end, gsize *position, OrtrainWireField *field, GError **error);
 gboolean ortrain_wire_read_varint (const guint8 *data, gsize end, gsize *position, guint64 *value);
 guint ortrain_wire_put_varint (guint8 *out, guint64 value); /* at most 10 bytes; returns how many */
@@ -92,6 +93,6 @@ typedef struct
 
 gboolean ortrain_wire_scan (const guint8 *data, gsize size, OrtrainModelLimits *limits, OrtrainWireScan *scan,
                             GError **error);
-/* MODEL_ERROR_LIMIT: what is in the file takes too much memory for its size. Returns FALSE. */
+/* MODEL_ERROR_LIMIT: the contents need too much memory for the file's size. Returns FALSE. */
 gboolean ortrain_wire_refuse_memory (const OrtrainWireScan *scan, gsize size, GError **error);
 void ortrain_wire_scan_clear (OrtrainWireScan *scan);

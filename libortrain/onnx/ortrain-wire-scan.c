@@ -200,7 +200,7 @@ static const guint32 once[N_MSGS] = {
  * of many nodes with short names takes more than a multiple of its file. */
 #define MEMORY_PER_BYTE 4
 #define LEAST_MEMORY ((guint64) 64 << 20)
-/* What a graph takes for what it is made of; names are counted with the messages. */
+/* Bytes that a graph allocates for its parts; names are counted with the messages. */
 #define NODE_BYTES 260
 #define VALUE_BYTES 300
 #define ATTRIBUTE_BYTES 64
@@ -216,7 +216,7 @@ static const guint32 needed[N_MSGS] = {
   [MSG_OPERATOR_SET] = BIT (2),   [MSG_ENTRY] = BIT (1),     [MSG_FUNCTION] = BIT (1), [MSG_ANNOTATION] = BIT (1),
 };
 
-/* Of one of these, how much memory it takes. */
+/* The memory of one message of each kind. */
 static const guint allowances[N_MSGS] = {
   [MSG_GRAPH] = GRAPH_BYTES + sizeof (Ortrain__Ox__GraphProto),
   [MSG_NODE] = NODE_BYTES + VALUE_BYTES + 2 * USE_BYTES + sizeof (Ortrain__Ox__NodeProto) + NAMES_BYTES,
@@ -246,7 +246,7 @@ typedef struct
 {
   Msg msg;
   gsize begin, end; /* of the body, in the file */
-  gsize out_length; /* where the length stands in the copy */
+  gsize out_length; /* position of the length in the copy */
   GArray *list;     /* of ranges: a part of the graph, which is copied apart from the rest; or NULL */
   guint graph_depth;
   guint32 number;       /* of the field that it is */
@@ -266,7 +266,7 @@ typedef struct
   GArray *nodes, *initializers, *tensors;
   guint64 counts[N_MSGS], graph_bytes; /* of messages; estimated, of the graph that they become */
   guint64 most_bytes, allowance;
-  guint8 *seen_names; /* bits, by hashes of what is defined */
+  guint8 *seen_names; /* bits, by hashes of defined names */
   gsize n_seen_bits;
   guint64 n_nodes, n_items, max_nodes, max_tensors, max_items, max_name_bytes;
 } Scanner;
@@ -470,7 +470,7 @@ leave (Scanner *self, const Frame *frame, Frame *parent)
   self->out = self->compact;
 }
 
-/* Of the copy, in arrays that grow by doubling. */
+/* Bytes of the copy, in arrays that grow by doubling. */
 static guint64
 copied_bytes (const Scanner *self)
 {
