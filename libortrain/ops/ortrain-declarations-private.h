@@ -8,7 +8,7 @@
 
 /* The outputs of a node that has been inferred. */
 gboolean ortrain_declarations_apply (OrtrainNode *node, GError **error);
-/* Writes what was overruled into graph->notes: the first few in full, then how many more there are. */
+/* Writes the overruled declarations into graph->notes: the first few in full, then how many more there are. */
 void ortrain_declarations_note (OrtrainGraph *graph);
 /* Where inference knew less than a file declared, upgrades, passes and gradients have relied on the declaration: the
  * outputs of a node, inferred from numbers, against the values of the same names in `source`, the graph with symbols.

@@ -104,7 +104,7 @@ ortrain_declarations_note (OrtrainGraph *graph)
                                       graph->n_contradicted - MAX_NOTES));
 }
 
-/* `found`: what the value is once shapes are numbers. */
+/* `found`: the value with its shape in numbers. */
 static gboolean
 check_declaration (OrtrainNode *node, const OrtrainValue *declared, const OrtrainValue *found, GError **error)
 {

@@ -15,7 +15,7 @@ struct _OrtrainGradContext
   OrtrainValue **input_gradients;        /* [n_inputs]: filled by the rule */
   gboolean *asked;                       /* [n_outputs]: whether the rule has looked at the gradient of output k */
   guint n_outputs;                       /* before the rule gave the node more of them */
-  GError *error; /* of the first node that the rule wrote and that is not possible; what follows is not inferred */
+  GError *error; /* of the first invalid node that the rule wrote; later nodes are not inferred */
 };
 
 /* Runs the rule of ctx->node, and checks its result: the nodes that it wrote are valid, it has read the gradient of each

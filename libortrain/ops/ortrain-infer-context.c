@@ -177,7 +177,7 @@ ortrain_infer_get_n_elements (OrtrainInferContext *ctx, guint i)
   return n;
 }
 
-/* "input 2 'b' has the shape [3], " and what is needed. Returns FALSE. */
+/* "input 2 'b' has the shape [3], " and the needed shape. Returns FALSE. */
 static gboolean
 fail_shape (OrtrainInferContext *ctx, guint i, GError **error, const char *needed)
 {

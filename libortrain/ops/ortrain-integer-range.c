@@ -49,7 +49,7 @@ note_reader (const OrtrainNode *node, guint index, Range *range)
     range->compared = ortrain_tensor_peek_int (other->tensor, 0);
 }
 
-/* Of the value, and of all integers that are computed from it. */
+/* Notes the readers of the value, and of all integers that are computed from it. */
 static void
 note_readers (const OrtrainValue *value, guint depth, Range *range)
 {

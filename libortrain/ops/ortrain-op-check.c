@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-/* What is held against every node before its row's own functions see it, and against what they found. A node is checked
- * each time its shapes are inferred: when a graph is created from a file and ranks may be unknown, when a gradient rule
- * writes it, and again when a plan is created and all shapes are numbers. */
+/* Checks of every node before its row's own functions see it, and of their results. A node is checked each time its
+ * shapes are inferred: when a graph is created from a file and ranks may be unknown, when a gradient rule writes it,
+ * and again when a plan is created and all shapes are numbers. */
 
 /* ---- Attributes ---- */
 
@@ -362,7 +362,8 @@ ortrain_op_check_node (OrtrainNode *node, GError **error)
   return TRUE;
 }
 
-/* Memory is taken for every element of a result: what is negative or does not fit the address space is refused here. */
+/* Memory is taken for every element of a result: sizes that are negative or exceed the address space are refused
+ * here. */
 gboolean
 ortrain_op_check_outputs (OrtrainNode *node, GError **error)
 {

@@ -37,10 +37,10 @@ typedef enum
   ORTRAIN_OP_SUM = 1 << 10,         /* output 0 is the sum of all inputs */
   ORTRAIN_OP_CONTRACTS = 1 << 11,   /* sums products up: its kernels may add onto what the output holds */
   ORTRAIN_OP_HOST = 1 << 12,        /* its result is known when a plan is created: it needs no kernel of a device */
-  ORTRAIN_OP_UPDATES = 1 << 13,     /* reads gradients in their places, behind all that is added to them; may run as
-                                        soon as nothing else reads what its outputs replace */
+  ORTRAIN_OP_UPDATES = 1 << 13,     /* reads gradients in place, after everything has been added to them; may run as
+                                       soon as nothing else reads the values that its outputs replace */
   ORTRAIN_OP_ONE_PASS = 1 << 14,    /* goes over its memory once or twice: computing output 0 again is cheap */
-  ORTRAIN_OP_SUMMARIZES = 1 << 15,  /* computes a few numbers of input 0, which are not kept beside it */
+  ORTRAIN_OP_SUMMARIZES = 1 << 15,  /* computes a few numbers from input 0, which are small compared with it */
 } OrtrainOpFlags;
 
 /* What rewrites and the patterns of fusions know an operator as. Only operators that one of them looks for have a
@@ -65,7 +65,7 @@ typedef enum
   ORTRAIN_OP_KIND_GELU_GRADIENT,
   ORTRAIN_OP_KIND_RECIPROCAL,
   ORTRAIN_OP_KIND_MEAN,   /* over axes */
-  ORTRAIN_OP_KIND_SUM_TO, /* over what was broadcast */
+  ORTRAIN_OP_KIND_SUM_TO, /* over the axes that were broadcast */
   ORTRAIN_OP_KIND_INSTANCE_NORM,
   ORTRAIN_OP_KIND_GROUP_NORM_GRADIENT,
   ORTRAIN_OP_KIND_NORM_APPLY,
@@ -153,7 +153,7 @@ struct _OrtrainOpDef
    * what `dtypes` says, for input 0. NULL: there is no second input. */
   const char *types;
   OrtrainScores scores;
-  /* What operands must be, beside its type. Bit i: input i … */
+  /* Requirements on operands, in addition to their types. Bit i: input i … */
   guint32 vector_inputs;   /* … has rank 1 (or 0, as exporters write a single number) */
   guint32 scalar_inputs;   /* … has one element */
   guint32 shaped_inputs;   /* … has the shape of input 0 */
@@ -167,10 +167,10 @@ struct _OrtrainOpDef
   guint32 difference_inputs; /* … is a matrix of indices, or a vector where element [i, j] is a function of j - i: its
                                 element j - i + rows - 1 */
 
-  /* What operands are that come from the file and not from data: what training changes follows from these fields. */
+  /* Roles of operands that come from the file and not from data; they determine which initializers training changes. */
   guint32 weight_inputs;  /* bit i: input i is a weight */
   guint32 scale_inputs;   /* bit i: input i multiplies the others, broadcast against them */
-  guint32 shift_inputs;   /* bit i: input i is added to the others, or stands in their place, likewise */
+  guint32 shift_inputs;   /* bit i: input i is added to the others, or replaces their elements, likewise */
   guint32 join_inputs;    /* bit i: input i is joined to the others along `axis` */
   guint32 weight_through; /* bit i: input i is a weight if the output is one; of views, input 0 always */
   OrtrainChannels channels;
@@ -178,50 +178,51 @@ struct _OrtrainOpDef
 
   /* What passes know. */
   OrtrainOpKind kind;
-  /* Of a product: the operator that computes it, with its first operand transposed, and the sums of the rows of one
+  /* For a product: the operator that computes it, with its first operand transposed, and the sums of the rows of one
    * operand at once. NULL: none. */
   const char *with_row_sums;
   /* The operator that adds a vector to the rows of this product, and the one that then computes Gelu with tanh, and has
-   * what it is computed of as output 1; the one that computes the gradient of Gelu with tanh of this product and a value
+   * the input of Gelu as output 1; the one that computes the gradient of Gelu with tanh of this product and a value
    * with as many elements. NULL: none. */
   const char *with_bias, *with_bias_and_gelu, *with_gelu_gradient;
   /* The operator that multiplies input 0 by three matrices, as this does by one, adds a vector to each, and has the results
    * side by side. NULL: none. */
   const char *by_three;
-  /* The operator that computes this of the sum of input 0 and an input behind all others, and has that sum as an output
-   * behind all others. NULL: none. */
+  /* The operator that computes this of the sum of input 0 and an additional last input, and has that sum as an
+   * additional last output. NULL: none. */
   const char *of_sum;
   /* The operator that computes this of one value [batch, length, 3, heads, width] that inputs 0 to 2 are the parts of.
    * NULL: none. */
   const char *of_packed;
-  /* Of a gradient: the operator whose input 0 is the gradient of Relu of the result, and which has the bias behind all other
-   * inputs. NULL: none. */
+  /* For a gradient: the operator whose input 0 is the gradient of Relu of the result, and which has the bias as its
+   * last input. NULL: none. */
   const char *through_relu;
-  /* The operator that adds an input behind all others to output 0. NULL: none. */
+  /* The operator that adds an additional last input to output 0. NULL: none. */
   const char *plus_input;
-  /* Not 0: this input, which may be left out, is output 0 of the node that input `reused_beside` is another output of. What
-   * is computed does not depend on it, but it saves a device work whose kernel takes it. */
+  /* Not 0: this input, which may be left out, is output 0 of the node that input `reused_beside` is another output of.
+   * The result does not depend on it, but it saves work on a device whose kernel uses it. */
   guint8 reused_input, reused_beside;
   OrtrainMixedRule mixed;
   /* The input that output 0 is, element by element, where the two have one type and shape; -1: none. NULL: as the flags
    * say. */
   gint (*find_passed_input) (const OrtrainNode *node);
-  /* Of SHAPE_ONLY rows: output 0, from the shape of input 0. */
+  /* For SHAPE_ONLY rows: output 0, from the shape of input 0. */
   OrtrainTensor *(*evaluate_shape) (const OrtrainNode *node, const gint64 *dims, gsize rank, GError **error);
-  /* Of rows that gradients are computed with: which sums of the outputs are exactly zero;
-   * ortrain-zero-sums-private.h */
+  /* For rows that occur in gradients: which sums of the outputs are exactly zero; ortrain-zero-sums-private.h */
   void (*zero_sums) (OrtrainZeroSums *sums, OrtrainNode *node);
 
-  /* Of our own operators, and Einsum: writes the same in standard operators; FALSE where they cannot. ortrain-body-private.h */
+  /* For our own operators, and Einsum: writes the same in standard operators; FALSE where they cannot.
+   * ortrain-body-private.h */
   gboolean (*expand) (OrtrainBody *body);
-  const char *no_body; /* why there is none */
+  const char *no_body; /* why it has no body */
   /* For our own operators that upgrades write: the same in operators of ONNX, for any sizes. */
   gboolean (*restore) (OrtrainBody *body);
 
-  /* Bit k: output k is a statistic of input 0, a few numbers beside it, that the backward pass reads. 0: there are none. */
+  /* Bit k: output k is a statistic of input 0, small compared with it, that the backward pass reads. 0: no such
+   * output. */
   guint32 saved_outputs;
-  /* Moves output 0 to an element-wise node that computes it of such statistics, in nodes before `before` (NULL: behind all
-   * others); or does nothing. NULL: there is no such node. */
+  /* Moves output 0 to an element-wise node that computes it of such statistics, in nodes before `before` (NULL: at the
+   * end); or does nothing. NULL: there is no such node. */
   gboolean (*split) (OrtrainNode *node, OrtrainNode *before, GError **error);
 
   /* Layouts. Fills bits of the inputs and outputs of a node that are [batch, channels, height, width], and may have their

@@ -33,7 +33,7 @@ typedef struct
   OrtrainNode *unsupported; /* the first with a row that says so */
 } Unknown;
 
-/* Collects what is unknown instead of stopping at the first. */
+/* Collects all unknown operators instead of stopping at the first. */
 static gboolean
 collect_unknown (OrtrainGraph *graph, gpointer data, GError **error)
 {

@@ -6,8 +6,8 @@
 /* For each value of the backward pass: the set of axes over which its sum, taken over all of them together and at any
  * index of the others, is exactly zero in real arithmetic. Softmax does not change when a constant is added along its
  * axis, so the gradient of its input sums to zero there; normalizations likewise. Linear operators that treat those
- * axes alike hand the property on. Rows name one of these functions, which reads what is known of the inputs of a node
- * and writes what follows for its outputs; ranks above 30 are left alone. */
+ * axes alike hand the property on. Rows name one of these functions, which reads the axes known for the inputs of a
+ * node and writes those that follow for its outputs; ranks above 30 are left alone. */
 typedef struct
 {
   guint32 axes;  /* bit i: axis i; 0: nothing is known */

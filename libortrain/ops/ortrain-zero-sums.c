@@ -45,7 +45,8 @@ get_axis (const OrtrainNode *node, gint rank, gint64 fallback)
   return axis < 0 || axis >= rank ? -1 : (gint) axis;
 }
 
-/* Which axis of y an axis of x is, when everything before it, or everything behind it, is the same; or -1. */
+/* The axis of y that corresponds to an axis of x, if all axes before it, or all after it, are the same in both; or
+ * -1. */
 static gint
 follow_axis (const OrtrainValue *x, const OrtrainValue *y, gint axis)
 {
@@ -227,7 +228,7 @@ ortrain_zero_sums_reduce_sum (OrtrainZeroSums *sums, OrtrainNode *node)
   through_sum (sums, x, y, summed);
 }
 
-/* Added up along one axis: the sum over that axis stays what it is. */
+/* Added up along one axis: the sum over that axis does not change. */
 void
 ortrain_zero_sums_gather_elements_grad (OrtrainZeroSums *sums, OrtrainNode *node)
 {
@@ -253,7 +254,7 @@ ortrain_zero_sums_tile_grad (OrtrainZeroSums *sums, OrtrainNode *node)
   set (sums, y, from.axes, FALSE);
 }
 
-/* ---- what is zero by itself ---- */
+/* ---- zero by definition ---- */
 
 void
 ortrain_zero_sums_softmax_grad (OrtrainZeroSums *sums, OrtrainNode *node)
@@ -265,7 +266,7 @@ ortrain_zero_sums_softmax_grad (OrtrainZeroSums *sums, OrtrainNode *node)
   set (sums, y, axis >= 0 ? 1u << axis : 0, FALSE);
 }
 
-/* Of the keys' gradient: the axis of the positions, where the softmax is. */
+/* For the gradient of the keys: the axis of the positions, where the softmax is. */
 void
 ortrain_zero_sums_attention_grad (OrtrainZeroSums *sums, OrtrainNode *node)
 {
@@ -303,8 +304,8 @@ ortrain_zero_sums_packed_linear_grad (OrtrainZeroSums *sums, OrtrainNode *node)
     set (sums, db, 0, TRUE);
 }
 
-/* What is added to all keys of positions changes all scores of a row alike; to keys, if they are not multiplied with
- * positions. */
+/* A vector added to all keys of positions changes all scores of a row alike; so does one added to all keys, if they are
+ * not multiplied with positions. */
 void
 ortrain_zero_sums_relative_attention_grad (OrtrainZeroSums *sums, OrtrainNode *node)
 {

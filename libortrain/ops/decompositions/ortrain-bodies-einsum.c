@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-/* Bodies of Einsum, for devices without a kernel for it, and of its gradients. What is a product of matrices has been written
- * as one when the graph was created, if no letter stands twice and there is no ellipsis; here shapes are known, and all
- * equations are products of matrices, sums and moves. */
+/* Bodies of Einsum, for devices without a kernel for it, and of its gradients. Equations without repeated letters and
+ * without an ellipsis that are matrix products were rewritten as such when the graph was created; here shapes are
+ * known, and all equations are matrix products, sums and moves. */
 
 #define OP2(op, a, b) ortrain_body_op (self, op, a, b, NULL)
 
@@ -122,7 +122,7 @@ take_diagonals (Contraction *self, Term *term)
         b++;
 }
 
-/* Whether the result, or an operand beside p and q, has the letter. */
+/* Whether the result, or an operand other than p and q, has the letter. */
 static gboolean
 is_needed (const Contraction *self, guint8 label, guint p, guint q)
 {

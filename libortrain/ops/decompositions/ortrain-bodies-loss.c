@@ -130,7 +130,7 @@ get_divisor (OrtrainBody *self, OrtrainValue *total)
   return WHERE (OP2 ("Equal", total, NUMBER (total, 0)), NUMBER (total, (double) INFINITY), total);
 }
 
-/* The score of each position's own class. A label that is none is an index out of range, and so are negative ones. */
+/* The score of each position's own class. A label that is not a class, or is negative, is an index out of range. */
 static OrtrainValue *
 get_own_scores (OrtrainBody *self, const Classes *classes, OrtrainValue *x)
 {

@@ -155,7 +155,7 @@ ortrain_body_concat_grad (OrtrainBody *self)
   return TRUE;
 }
 
-/* (shape of x, sizes, dy of output 0, dy of output 1, …): joined, with zeros in place of what is missing */
+/* (shape of x, sizes, dy of output 0, dy of output 1, …): joined, with zeros in place of missing gradients */
 gboolean
 ortrain_body_split_grad (OrtrainBody *self)
 {
@@ -193,7 +193,8 @@ ortrain_body_split_grad (OrtrainBody *self)
 
 /* ---- products ---- */
 
-/* (dy, x[, axes]): dy times the product of all others, of those before and of those behind; zeros need no care */
+/* (dy, x[, axes]): dy times the product of all other elements: of those before times those after it; zeros need no
+ * special case */
 gboolean
 ortrain_body_reduce_prod_grad (OrtrainBody *self)
 {

@@ -89,7 +89,7 @@ ortrain_body_sigmoid_grad (OrtrainBody *self)
   return finish (self, MUL (dy, MUL (y, SUB (one, y))));
 }
 
-/* Of x or of y, which have one sign. */
+/* Computed from x or from y, which have the same sign. */
 gboolean
 ortrain_body_leaky_relu_grad (OrtrainBody *self)
 {

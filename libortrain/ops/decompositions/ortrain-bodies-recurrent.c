@@ -356,7 +356,7 @@ step_gru (OrtrainBody *self, Direction *run, gint64 t, OrtrainValue *d, OrtrainV
   run->gates[t] = join (self, 1, gates, 3);
 }
 
-/* A row behind the end of its sequence has no gradients, and hands on those of its states. */
+/* A row after the end of its sequence has no gradients, and hands on those of its states. */
 static OrtrainValue *
 only_active (OrtrainBody *self, const Direction *run, gint64 t, OrtrainValue *x, OrtrainValue *otherwise)
 {
@@ -465,7 +465,7 @@ find_results (OrtrainBody *self, Direction *run, OrtrainValue **results)
       OrtrainValue *both[] = { sum, other };
       results[3] = join (self, 0, both, 2);
     }
-  if (ortrain_body_wants (self, 6)) /* in and forget look at the cell before the step, out at the one behind it */
+  if (ortrain_body_wants (self, 6)) /* the gates in and forget read the cell before the step, out the cell after it */
     {
       OrtrainValue *before = ortrain_body_reshape (self, run->c_before, rows, 2);
       OrtrainValue *looked_at[] = { before, ortrain_body_reshape (self, run->c, rows, 2), before }, *parts[3];

@@ -126,7 +126,7 @@ ortrain_body_relative_attention (OrtrainBody *self)
   return TRUE;
 }
 
-/* ds [batch, heads, rows, columns]: the gradient of what was gathered from [batch, heads, rows, positions]. */
+/* ds [batch, heads, rows, columns]: the gradient of the scores gathered from [batch, heads, rows, positions]. */
 static OrtrainValue *
 ungather (OrtrainBody *self, OrtrainValue *ds, OrtrainValue *index, const OrtrainValue *positions)
 {

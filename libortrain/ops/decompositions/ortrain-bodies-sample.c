@@ -31,7 +31,8 @@ typedef struct
   Padding padding;
 } Sampling;
 
-/* Along one axis: what is read, with which weights, and the derivatives of these by the coordinate of the grid. */
+/* Along one axis: the positions read, their weights, and the derivatives of the weights by the coordinate of the
+ * grid. */
 typedef struct
 {
   guint n;

@@ -3,8 +3,8 @@
 
 #include "kernel-abi/ortrain-update-scalars-private.h"
 
-/* Bodies of the updates: the formulas of common/ortrain-optimizer-math.h, in their order. What is the same for all
- * elements of a tensor is computed in float64 from the scalars, and then rounded to the type of the parameter. */
+/* Bodies of the updates: the formulas of common/ortrain-optimizer-math.h, in their order. Values that are the same for
+ * all elements of a tensor are computed in float64 from the scalars, and rounded to the type of the parameter. */
 
 #define OP1(op, a) ortrain_body_op (self, op, a, NULL, NULL)
 #define OP2(op, a, b) ortrain_body_op (self, op, a, b, NULL)
@@ -39,7 +39,7 @@ sum_of_squares (OrtrainBody *self, OrtrainValue *x)
                               FALSE);
 }
 
-/* What every gradient is multiplied by. loss_scale: may be NULL */
+/* The factor of every gradient. loss_scale: may be NULL */
 static OrtrainValue *
 get_gradient_scale (OrtrainBody *self, OrtrainValue *loss_scale)
 {
@@ -188,7 +188,7 @@ rounds_at_random (OrtrainBody *self)
   return FALSE;
 }
 
-/* Nor has what is kept in 8 bits: it is scaled by the largest of each block, and encoded. */
+/* Nor has a state in 8 bits: it is scaled by the largest element of each block, and encoded. */
 static gboolean
 has_blocks (OrtrainBody *self)
 {

@@ -494,7 +494,7 @@ ortrain_body_lp_pool_grad (OrtrainBody *self)
   return TRUE;
 }
 
-/* (dy, indices): these count over a tensor of the size that was pooled, which stands in the corner of a larger one */
+/* (dy, indices): the indices count over a tensor of the pooled size, placed in the corner of a larger one */
 gboolean
 ortrain_body_max_unpool_grad (OrtrainBody *self)
 {
@@ -569,8 +569,8 @@ typedef struct
   gint64 leading, leading_length; /* index: of the axis whose ratio this one has; -1: its own */
 } Resized;
 
-/* What Resize makes of each unit vector of this length: [length, resized]. Where another axis leads, that one stands
- * beside it, and all its elements are the same. */
+/* Resizes each unit vector of this length: [length, resized]. Where another axis leads, the vector is a second axis of
+ * equal elements next to that axis. */
 static OrtrainValue *
 resize_matrix (OrtrainBody *self, const Resized *axis, const OrtrainValue *like)
 {

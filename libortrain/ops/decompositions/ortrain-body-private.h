@@ -60,7 +60,7 @@ OrtrainValue *ortrain_body_slice (OrtrainBody *self, OrtrainValue *x, gint axis,
  * negative, and has `length[i]` elements, with zeros at its end. */
 OrtrainValue *ortrain_body_window (OrtrainBody *self, OrtrainValue *x, const gint64 *begin, const gint64 *length,
                                    gint n);
-/* The sum over what was broadcast from the shape `dims`. */
+/* The sum over the axes that were broadcast from the shape `dims`. */
 OrtrainValue *ortrain_body_sum_to (OrtrainBody *self, OrtrainValue *x, const gint64 *dims, gint rank);
 /* Zeros in the shape of `dims`, to whose elements (counted in order) those of `x` are added. */
 OrtrainValue *ortrain_body_scatter (OrtrainBody *self, OrtrainValue *x, OrtrainValue *indices, const gint64 *dims,
@@ -69,7 +69,7 @@ OrtrainValue *ortrain_body_scatter (OrtrainBody *self, OrtrainValue *x, OrtrainV
 /* The gradient of Gelu with tanh at x. */
 OrtrainValue *ortrain_body_gelu_tanh_slope (OrtrainBody *self, OrtrainValue *x);
 
-/* The bodies, by the file that they stand in. */
+/* The bodies, by source file. */
 gboolean ortrain_body_same (OrtrainBody *self); /* output 0 is input 0 */
 /* One node of ONNX's operator, with the node's inputs, and its first `n_outputs` outputs; attributes: taken. */
 gboolean ortrain_body_as (OrtrainBody *self, const char *op_type, guint n_outputs, OrtrainAttributes *attributes);
@@ -96,7 +96,8 @@ gboolean ortrain_body_linear (OrtrainBody *self);
 gboolean ortrain_body_linear_gelu (OrtrainBody *self);
 gboolean ortrain_body_linear_gelu_grad (OrtrainBody *self);
 gboolean ortrain_body_linear_grad (OrtrainBody *self);
-/* Drops of x what a Dropout node drops whose ratio is input `ratio`, behind which is `training`; x if there is none. */
+/* Applies to x the mask of a Dropout node with the ratio in input `ratio` and `training` in the next input; returns x
+ * if there is no ratio. */
 OrtrainValue *ortrain_body_drop (OrtrainBody *self, OrtrainValue *x, guint ratio);
 gboolean ortrain_body_attention (OrtrainBody *self);
 gboolean ortrain_body_attention_grad (OrtrainBody *self);

@@ -10,7 +10,7 @@
  * exporters write.
  *
  * Attributes: scale; packed, whose bits 0 to 3 say that q, k, v, y are [batch, length, heads, width] instead of [batch,
- * heads, length, width]; masked_value, what is added where a bool mask is false; guard: 1, rows that come out as NaN
+ * heads, length, width]; masked_value, the number added where a bool mask is false; guard: 1, rows that come out as NaN
  * are zeros (exporters write this around softmax), 2, rows whose mask lets nothing through are. mask: bool or additive,
  * bias: additive, with a gradient in its own shape; both broadcast to [batch, heads, queries, keys].
  *
@@ -430,7 +430,7 @@ write_position_mask (Writer *self, gboolean *none, GError **error)
   return allowed;
 }
 
-/* From 24 on, a mask may end before the keys do; what it does not reach is not looked at. */
+/* From 24 on, a mask may have fewer columns than there are keys; keys beyond it are masked. */
 static OrtrainValue *
 write_longer_mask (Writer *self, OrtrainValue *mask, gboolean additive)
 {

@@ -44,12 +44,12 @@ static const OrtrainOpDef rows[] = {
     ONE_TO_ONE,
     .dtypes = ORTRAIN_DTYPES_BOOL,
     .infer = infer_pack,
-    .no_body = "a planner adds it, behind the expansion, for what lies between the passes" },
+    .no_body = "a planner adds it, after the expansion, for values between the passes" },
   /* x: [⌈n / 8⌉], uint8 → y: [shape], bool */
   { .name = "UnpackBits",
     ONE_TO_ONE,
     .infer = infer_unpack,
-    .no_body = "a planner adds it, behind the expansion, for what lies between the passes" },
+    .no_body = "a planner adds it, after the expansion, for values between the passes" },
 };
 
 ORTRAIN_OP_TABLE (bits, rows);

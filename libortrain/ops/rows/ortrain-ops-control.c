@@ -7,7 +7,7 @@
 /* If. Exporters write it where they did not know a rank or an extent, and some models choose a branch by an input, such
  * as a sampling rate. A condition that follows from shapes and constants is decided when the graph is created from its
  * file, one that follows from the shapes and shape inputs of a run when that run is planned: the branch that is taken
- * then stands in the node's place. A condition that is computed from data is decided by the interpreter, node by node. */
+ * then replaces the node. A condition that is computed from data is decided by the interpreter, node by node. */
 
 /* ---- Is the condition known? ---- */
 

@@ -5,8 +5,8 @@
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 
-/* Einsum. What is a matrix product in disguise is written as one when a graph is created; the rest has a kernel of loops
- * on the CPU, and a body for devices. */
+/* Einsum. An equation that is a matrix product is rewritten as one when a graph is created; the others have a kernel of
+ * loops on the CPU, and a body for devices. */
 
 static gboolean
 infer_einsum (OrtrainInferContext *ctx, GError **error)

@@ -479,7 +479,7 @@ grad_erf (OrtrainGradContext *ctx, GError **error)
 #define STEEP(name, since, gradient)                                                                                   \
   OPERANDS (name, since, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, gradient, ".0", .weight_through = EVERY,  \
             .mixed = ORTRAIN_MIXED_WIDE)
-/* Of positions and the like: what it is computed from is no weight, and needs all its digits. */
+/* Mostly applied to positions: the operand is not a weight, and needs full precision. */
 #define PERIODIC(name, since, gradient)                                                                                \
   OPERANDS (name, since, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, gradient, ".0", .weight_through = 0,      \
             .mixed = ORTRAIN_MIXED_WIDE)

@@ -82,7 +82,7 @@ flatten (OrtrainGraph *graph)
   return flat;
 }
 
-/* A fused chain: the body says what each output is; all have the shape that the inputs broadcast to. */
+/* A fused chain: its program defines the outputs; all have the shape that the inputs broadcast to. */
 static gboolean
 infer_chain (OrtrainInferContext *ctx, GError **error)
 {

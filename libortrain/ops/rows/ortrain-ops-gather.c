@@ -98,7 +98,7 @@ grad_gather (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-/* The gradients of scatter-adds with respect to what they scatter are gathers. */
+/* The gradient of a scatter-add with respect to its updates is a gather. */
 static gboolean
 grad_back_to_gather (OrtrainGradContext *ctx, const char *op_type, const char *attribute)
 {

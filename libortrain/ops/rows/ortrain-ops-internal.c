@@ -24,7 +24,7 @@ static const OrtrainOpDef rows[] = {
   { .name = "Accumulate",
     ONE_TO_ONE,
     .infer = ortrain_infer_unary,
-    .no_body = "a planner adds it, behind the expansion: where it writes is a matter of the plan" },
+    .no_body = "a planner adds it, after the expansion: the plan decides where it writes" },
   /* from the memory of the host to that of the device, or back */
   { .name = "Copy",
     .domain = ORTRAIN_DOMAIN,

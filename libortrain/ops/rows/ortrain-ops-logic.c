@@ -109,7 +109,7 @@ grad_where (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-/* From y: what lies strictly between the bounds came from x; what is at a bound came from that bound (the upper one if
+/* From y: elements strictly between the bounds came from x; elements at a bound came from that bound (the upper one if
  * they meet or cross). */
 static gboolean
 grad_clip (OrtrainGradContext *ctx, GError **error)
@@ -179,7 +179,7 @@ find_taken_side (const OrtrainNode *node)
   return n == 0 ? -1 : elements[0] ? 1 : 2;
 }
 
-/* The operand beside a single element that changes nothing. */
+/* Finds the other operand when one is a single element that changes nothing. */
 static gint
 find_beside (const OrtrainNode *node, gboolean neutral)
 {

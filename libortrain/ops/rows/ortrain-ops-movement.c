@@ -353,7 +353,7 @@ upgrade_slice (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **er
 }
 
 /* The number of elements that start:end:step picks of `dim`. Symbols are taken to be at least as large as the numbers
- * that stand beside them; when a plan is created, this is done again with numbers. */
+ * that they are compared with; when a plan is created, this is done again with numbers. */
 static OrtrainDim
 slice_length (OrtrainDimSpace *space, OrtrainDim dim, OrtrainDim start, OrtrainDim end, gint64 step, OrtrainDim *first)
 {

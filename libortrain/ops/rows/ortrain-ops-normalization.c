@@ -289,7 +289,7 @@ gradient_rms_norm (OrtrainGradContext *ctx, GError **error)
 
 /* ---- GroupNormalization, InstanceNormalization ---- */
 
-/* Of input x: the groups divide the channels. */
+/* Checks input x: the groups must divide the channels. */
 static gboolean
 check_groups (OrtrainInferContext *ctx, guint x, GError **error)
 {

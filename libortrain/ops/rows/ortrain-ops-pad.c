@@ -190,7 +190,8 @@ infer_center_crop_pad (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
-/* What was cut at the borders comes back as zeros, what was added is cut: the operator itself, back to the shape of x.
+/* The gradient of elements cut at the borders is zero, and the gradient of padding is cut: the operator itself, back to
+ * the shape of x.
  */
 static gboolean
 grad_center_crop_pad (OrtrainGradContext *ctx, GError **error)

@@ -23,7 +23,7 @@ reduced_axis (OrtrainInferContext *ctx, gint64 axis, gint rank, gint *result, GE
   return ortrain_infer_axis (ctx, axis, MAX (rank, 1), result, error);
 }
 
-/* The shape that is left of input x by the axes in the input behind it. *n_left -1: not even its rank is known. */
+/* The shape of input x reduced over the axes in the next input. *n_left -1: not even its rank is known. */
 static gboolean
 find_reduced (OrtrainInferContext *ctx, guint x, OrtrainDim *left, gint *n_left, GError **error)
 {

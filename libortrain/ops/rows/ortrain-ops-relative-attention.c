@@ -10,9 +10,9 @@
  *   scores [i, j] = scale · q [i]·k [j] + key_scale · q [i]·position_keys [key_index [i, j]]
  *                   + query_scale · k [j]·position_queries [query_index [j, i]]
  *
- * Attributes: scale, key_scale, query_scale; packed, whose bits 0 to 5 say that q, k, v, y, position_keys, position_queries
- * are [batch, length, heads, width] instead of [batch, heads, length, width]; positions have batch 1. masked_value: what
- * is added where a bool mask is false, or with fill the score in that place.
+ * Attributes: scale, key_scale, query_scale; packed, whose bits 0 to 5 say that q, k, v, y, position_keys,
+ * position_queries are [batch, length, heads, width] instead of [batch, heads, length, width]; positions have batch 1.
+ * masked_value: the number added where a bool mask is false, or with fill the score in that place.
  *
  * An index is a matrix, with ones in front, or a vector if it depends on the difference of both positions alone: entry
  * column - row + rows - 1. Either term may be absent, with its index.

@@ -19,7 +19,7 @@ has_elements (OrtrainInferContext *ctx, guint i)
   return !(value->rank == 1 && ortrain_dim_is_int (value->dims[0]) && value->dims[0].value == 0);
 }
 
-/* A size that a double says; what is beyond all memory is refused later, as a result of so many bytes. */
+/* A size given as a double; sizes beyond any memory are refused later, with the number of bytes of the result. */
 static gint64
 whole (double size)
 {
@@ -213,7 +213,7 @@ find_images (const OrtrainNode *node, guint32 *inputs, guint32 *outputs)
          ortrain_value_is_image (ortrain_node_output (node, 0));
 }
 
-/* Region, scales and sizes stand in the order of `axes`, and stay as they are. */
+/* Region, scales and sizes follow the order of `axes`, and do not change. */
 static gboolean
 put_resize_last (OrtrainNode *node, GError **error)
 {

@@ -101,7 +101,7 @@ infer_reshape (OrtrainInferContext *ctx, GError **error)
     out[wild] = ortrain_dim_unknown (ctx->dims);
   else if (wild >= 0)
     {
-      /* Equal dimensions on both sides cancel; what is left is divided. */
+      /* Equal dimensions on both sides cancel; the remaining products are divided. */
       OrtrainDim total = ortrain_dim_int (1), rest = ortrain_dim_int (1);
       for (gint i = 0; i < n; i++)
         {

@@ -123,8 +123,8 @@ upgrade_swiglu (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **e
                                ortrain_write2 (&self, "Mul", ortrain_write (&self, "Swish", &a, 1, attributes), b));
 }
 
-/* ---- CausalConvWithState (x [batch, channels, length], w [channels, 1, k][, bias, past]) → (y, present): each channel
- * is convolved with what came before only; the past, or zeros, stands in front ---- */
+/* ---- CausalConvWithState (x [batch, channels, length], w [channels, 1, k][, bias, past]) → (y, present): a causal
+ * convolution of each channel, padded in front with the past or with zeros ---- */
 static gboolean
 upgrade_causal_conv (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {

@@ -2,9 +2,9 @@
 #include "kernel-abi/ortrain-update-scalars-private.h"
 #include "ops/decompositions/ortrain-body-private.h"
 
-/* What moves parameters by their gradients. scalars: [] of float64, see kernel-abi/ortrain-update-scalars-private.h.
- * loss_scale: [] of float32, what the loss was multiplied by; gradients are divided by it. Gradients may be of any
- * floating-point type each, of float64 with a parameter of float64 alone.
+/* Operators that update parameters from their gradients. scalars: [] of float64, see
+ * kernel-abi/ortrain-update-scalars-private.h. loss_scale: [] of float32, the factor of the loss; gradients are divided
+ * by it. Gradients may be of any floating-point type each, of float64 with a parameter of float64 alone.
  *
  * GradientNorm (scalars, loss_scale or nothing, gradient…) → norm: [] of float64, of all gradients together, times the
  * gradient scale, divided by the loss scale; 0 if none is asked for and there is no loss scale.
@@ -21,11 +21,12 @@
  *   parameters of bfloat16 are rounded at random (common/ortrain-stochastic-rounding.h), 0: to nearest even, as those of
  *   float16 always are.
  *
- * BeginUpdate (scalars, norm, loss_scale or nothing) → scalars, norm: stands between the norm and the updates where a step is
- *   submitted before it is known what became of the one before it. scalars: all that the session holds (ORTRAIN_UPDATE_N_HELD);
- *   if the last number is not 0, the scalars for an update behind one that was left out are put first. It is then whether
- *   this one is left out, as the norm is not finite. That is a fault if the step block asks for it, unless the loss scale is
- *   above the attribute `overflows_above`, as it then makes up for it. Behind a fault the last number stays.
+ * BeginUpdate (scalars, norm, loss_scale or nothing) → scalars, norm: placed between the norm and the updates where a
+ *   step is submitted before the outcome of the previous one is known. scalars: the session's whole tensor
+ *   (ORTRAIN_UPDATE_N_HELD); if its last number is not 0, the previous update was skipped, and the scalars for that
+ *   case are moved to the front. The last number then tells whether this update is skipped, because the norm is not
+ *   finite. That is a fault if the step block asks for it, unless the loss scale is above the attribute
+ *   `overflows_above`, as it then makes up for it. After a fault the last number is not changed.
  *
  * LossScaleUpdate (loss_scale [] of float32, good_steps [] of int64, overflows [] of int64, norm [] of float64
  *   [, tolerated [] of int64]) → the first three, next [, tolerated, next]. After a norm that is not finite: max (minimum,

@@ -28,7 +28,7 @@ get_overlap (Box a, Box b)
   return area > 0 ? common / area : 0;
 }
 
-/* The higher score first, of equal ones the first box; what is not a number comes last. */
+/* The higher score first, of equal ones the first box; NaN comes last. */
 static gint
 compare_scores (gconstpointer a, gconstpointer b, gpointer data)
 {

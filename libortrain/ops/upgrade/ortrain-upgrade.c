@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
 
-/* What the upgrades of rows are written with. */
+/* Functions with which the upgrades of rows create nodes. */
 
 OrtrainValue *
 ortrain_upgrade_const_like (OrtrainGraph *graph, OrtrainNode *before, double number, OrtrainValue *like)
