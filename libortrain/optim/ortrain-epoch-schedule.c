@@ -54,7 +54,7 @@ static GParamSpec *properties[N_PROPERTIES];
 static double
 find_epoch (const OrtrainEpochSchedule *self, guint64 step)
 {
-  if (step < self->first_step) /* what came before is not remembered */
+  if (step < self->first_step) /* earlier epochs are not recorded */
     return self->first_epoch;
   return self->first_epoch + (double) (step - self->first_step) / (double) self->updates_per_epoch;
 }

@@ -80,7 +80,7 @@ ortrain_loss_scaler_class_init (OrtrainLossScalerClass *klass)
   /**
    * OrtrainLossScaler:initial-scale: (getter get_initial_scale) (setter set_initial_scale)
    *
-   * What the loss is multiplied by at the beginning. Default: 65536, at least 1.
+   * The initial factor of the loss. Default: 65536, at least 1.
    */
   properties[PROP_INITIAL_SCALE] = ortrain_field_double (
       "initial-scale", G_STRUCT_OFFSET (OrtrainLossScaler, initial_scale), 1.0, G_MAXFLOAT, 65536.0);
@@ -88,7 +88,7 @@ ortrain_loss_scaler_class_init (OrtrainLossScalerClass *klass)
   /**
    * OrtrainLossScaler:growth-factor: (getter get_growth_factor) (setter set_growth_factor)
    *
-   * What the scale is multiplied by when it grows. Default: 2, at least 1.
+   * The factor by which the scale grows. Default: 2, at least 1.
    */
   properties[PROP_GROWTH_FACTOR] =
       ortrain_field_double ("growth-factor", G_STRUCT_OFFSET (OrtrainLossScaler, growth_factor), 1.0, G_MAXFLOAT, 2.0);
@@ -113,7 +113,7 @@ ortrain_loss_scaler_class_init (OrtrainLossScalerClass *klass)
   /**
    * OrtrainLossScaler:backoff-factor: (getter get_backoff_factor) (setter set_backoff_factor)
    *
-   * What the scale is multiplied by at an overflow. Default: 0.5, from 0 to 1.
+   * The factor of the scale at an overflow. Default: 0.5, from 0 to 1.
    */
   properties[PROP_BACKOFF_FACTOR] =
       ortrain_field_double ("backoff-factor", G_STRUCT_OFFSET (OrtrainLossScaler, backoff_factor), 0.0, 1.0, 0.5);
@@ -157,7 +157,7 @@ ortrain_loss_scaler_new (void)
 
 /**
  * ortrain_loss_scaler_new_static:
- * @scale: what the loss is multiplied by, at least 1
+ * @scale: the factor of the loss, at least 1
  *
  * Creates a scaler whose scale stays. Updates whose gradients are not finite are left out all the same.
  *
@@ -203,7 +203,7 @@ ortrain_loss_scaler_set_dynamic (OrtrainLossScaler *self, gboolean dynamic)
  * ortrain_loss_scaler_get_initial_scale: (get-property initial-scale)
  * @self: a scaler
  *
- * Gets what the loss is multiplied by at the beginning.
+ * Gets the initial factor of the loss.
  *
  * Returns: the value
  */
@@ -219,7 +219,7 @@ ortrain_loss_scaler_get_initial_scale (OrtrainLossScaler *self)
  * @self: a scaler
  * @initial_scale: the new value
  *
- * Sets what the loss is multiplied by at the beginning.
+ * Sets the initial factor of the loss.
  */
 void
 ortrain_loss_scaler_set_initial_scale (OrtrainLossScaler *self, double initial_scale)
@@ -233,7 +233,7 @@ ortrain_loss_scaler_set_initial_scale (OrtrainLossScaler *self, double initial_s
  * ortrain_loss_scaler_get_growth_factor: (get-property growth-factor)
  * @self: a scaler
  *
- * Gets what the scale is multiplied by when it grows.
+ * Gets the factor by which the scale grows.
  *
  * Returns: the value
  */
@@ -249,7 +249,7 @@ ortrain_loss_scaler_get_growth_factor (OrtrainLossScaler *self)
  * @self: a scaler
  * @growth_factor: the new value
  *
- * Sets what the scale is multiplied by when it grows.
+ * Sets the factor by which the scale grows.
  */
 void
 ortrain_loss_scaler_set_growth_factor (OrtrainLossScaler *self, double growth_factor)
@@ -323,7 +323,7 @@ ortrain_loss_scaler_set_hysteresis (OrtrainLossScaler *self, guint hysteresis)
  * ortrain_loss_scaler_get_backoff_factor: (get-property backoff-factor)
  * @self: a scaler
  *
- * Gets what the scale is multiplied by at an overflow.
+ * Gets the factor of the scale at an overflow.
  *
  * Returns: the value
  */
@@ -339,7 +339,7 @@ ortrain_loss_scaler_get_backoff_factor (OrtrainLossScaler *self)
  * @self: a scaler
  * @backoff_factor: the new value
  *
- * Sets what the scale is multiplied by at an overflow.
+ * Sets the factor of the scale at an overflow.
  */
 void
 ortrain_loss_scaler_set_backoff_factor (OrtrainLossScaler *self, double backoff_factor)

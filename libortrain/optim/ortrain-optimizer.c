@@ -355,7 +355,7 @@ ortrain_state_form_init (OrtrainStateForm *self, OrtrainStatePrecision precision
       self->n_elements = self->dims[0] * self->dims[1];
       return;
     }
-  /* numbers of 16 bits would lose what is added up */
+  /* 16-bit numbers are too inexact for sums over many steps */
   *self = (OrtrainStateForm){ .dtype = parameter == ORTRAIN_DTYPE_FLOAT64 ? parameter : ORTRAIN_DTYPE_FLOAT32,
                               .rank = rank,
                               .n_elements = n };

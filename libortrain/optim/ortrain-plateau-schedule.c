@@ -27,7 +27,7 @@
  * print(schedule.evaluate(0)[1])       # 0.1
  * ```
  *
- * What was observed is part of checkpoints, and restored with them.
+ * The observed values are part of checkpoints, and restored with them.
  */
 
 struct _OrtrainPlateauSchedule
@@ -151,7 +151,7 @@ ortrain_plateau_schedule_class_init (OrtrainPlateauScheduleClass *klass)
   /**
    * OrtrainPlateauSchedule:gamma: (getter get_gamma) (setter set_gamma)
    *
-   * What the factor is multiplied by at each change. Default: 0.1, from 0 to 1.
+   * The factor is multiplied by this number at each change. Default: 0.1, from 0 to 1.
    */
   properties[PROP_GAMMA] =
       ortrain_field_double ("gamma", G_STRUCT_OFFSET (OrtrainPlateauSchedule, gamma), 0.0, 1.0, 0.1);
@@ -210,7 +210,7 @@ ortrain_plateau_schedule_new (double gamma, guint patience)
  * ortrain_plateau_schedule_get_gamma: (get-property gamma)
  * @self: the object
  *
- * Gets what the factor is multiplied by at each change.
+ * Gets the number by which the factor is multiplied at each change.
  *
  * Returns: the value
  */
@@ -226,7 +226,7 @@ ortrain_plateau_schedule_get_gamma (OrtrainPlateauSchedule *self)
  * @self: the object
  * @gamma: the new value
  *
- * Sets what the factor is multiplied by at each change.
+ * Sets the number by which the factor is multiplied at each change.
  */
 void
 ortrain_plateau_schedule_set_gamma (OrtrainPlateauSchedule *self, double gamma)

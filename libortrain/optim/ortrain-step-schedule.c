@@ -65,7 +65,7 @@ ortrain_step_schedule_class_init (OrtrainStepScheduleClass *klass)
   /**
    * OrtrainStepSchedule:gamma: (getter get_gamma) (setter set_gamma)
    *
-   * What the factor is multiplied by at each change. Default: 0.1, not negative.
+   * The factor is multiplied by this number at each change. Default: 0.1, not negative.
    */
   properties[PROP_GAMMA] =
       ortrain_field_double ("gamma", G_STRUCT_OFFSET (OrtrainStepSchedule, gamma), 0.0, G_MAXDOUBLE, 0.1);
@@ -127,7 +127,7 @@ ortrain_step_schedule_set_step_size (OrtrainStepSchedule *self, guint64 step_siz
  * ortrain_step_schedule_get_gamma: (get-property gamma)
  * @self: the object
  *
- * Gets what the factor is multiplied by at each change.
+ * Gets the number by which the factor is multiplied at each change.
  *
  * Returns: the value
  */
@@ -143,7 +143,7 @@ ortrain_step_schedule_get_gamma (OrtrainStepSchedule *self)
  * @self: the object
  * @gamma: the new value
  *
- * Sets what the factor is multiplied by at each change.
+ * Sets the number by which the factor is multiplied at each change.
  */
 void
 ortrain_step_schedule_set_gamma (OrtrainStepSchedule *self, double gamma)

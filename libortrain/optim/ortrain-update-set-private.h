@@ -38,9 +38,10 @@ double ortrain_update_set_get_initial_state (OrtrainUpdateSet *self,
 const double *ortrain_update_set_fill_scalars (OrtrainUpdateSet *self, guint64 step, double factor,
                                                double gradient_scale, double max_norm, GError **error);
 gsize ortrain_update_set_get_n_scalars (OrtrainUpdateSet *self);
-/* Behind fill_scalars, which fills both with the same: what the update is run with if the one before it was left out. */
+/* Call it after fill_scalars, which fills both sets alike: sets the scalars of the update for the case that the
+ * previous one was skipped. */
 void ortrain_update_set_fill_skipped (OrtrainUpdateSet *self, guint64 step, double factor);
-gsize ortrain_update_set_get_n_written (OrtrainUpdateSet *self); /* of what was filled in, both */
+gsize ortrain_update_set_get_n_written (OrtrainUpdateSet *self); /* of the filled scalars, both sets */
 gsize ortrain_update_set_get_n_held (OrtrainUpdateSet *self);    /* … and of the memory that they are written to */
 /* As filled in last. */
 double ortrain_update_set_get_learning_rate (OrtrainUpdateSet *self, guint parameter);
