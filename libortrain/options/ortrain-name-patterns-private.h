@@ -27,7 +27,7 @@ void ortrain_name_patterns_clear (OrtrainNamePatterns *self);
 const GArray *ortrain_name_patterns_match (OrtrainNamePatterns *self, const char *name);
 /* The same of those that fit the name, the scoped name, or the module of a tensor. scoped_name: or NULL */
 const GArray *ortrain_name_patterns_match_scoped (OrtrainNamePatterns *self, const char *name, const char *scoped_name);
-/* The position of the pattern that is this very text, wildcards or not; -1: there is none. */
+/* The position of the pattern that is this very text, wildcards or not; -1: no pattern is. */
 gint ortrain_name_patterns_find (const OrtrainNamePatterns *self, const char *text);
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (OrtrainNamePatterns, ortrain_name_patterns_clear)

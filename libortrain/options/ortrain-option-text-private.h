@@ -9,7 +9,7 @@
 gboolean ortrain_option_set_from_text (GObject *object, const char *property, const char *text, GError **error);
 /* A value of the property's type; one that the property would silently bend is refused. */
 gboolean ortrain_option_set_checked (GObject *object, GParamSpec *pspec, const GValue *value, GError **error);
-/* By nick; the words of a switch stand for the nicks `on` and `off`. FALSE if there is none such. */
+/* By nick; the words of a switch stand for the nicks `on` and `off`. FALSE if no value has that nick. */
 gboolean ortrain_option_enum_from_text (GParamSpec *pspec, const char *text, GValue *value);
 
 /* Sets an error that names the type of the option, and this text, or piece of JSON, which is not of that type. */

@@ -155,8 +155,8 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
   /**
    * OrtrainSessionOptions:device-memory-limit: (getter get_device_memory_limit) (setter set_device_memory_limit)
    *
-   * How many bytes of the memory of the device the session may allocate; 0 for all there are. What does not fit is
-   * %ORTRAIN_DEVICE_ERROR_NO_MEMORY, which says how much was needed and how much is allowed. Default: 0.
+   * How many bytes of the memory of the device the session may allocate; 0 for all there are. An allocation above it
+   * fails with %ORTRAIN_DEVICE_ERROR_NO_MEMORY, which says how much was needed and how much is allowed. Default: 0.
    */
   ortrain_session_options_properties[PROP_DEVICE_MEMORY_LIMIT] =
       ortrain_field_bytes ("device-memory-limit", G_STRUCT_OFFSET (OrtrainSessionOptions, device_memory_limit));
@@ -200,12 +200,12 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
   /**
    * OrtrainSessionOptions:arena-config: (getter get_arena_config) (setter set_arena_config)
    *
-   * Options of the [class@Arena] of a session with [property@SessionOptions:memory-pattern] off: `NAME=VALUE`, joined by commas, as
-   * in `max_mem=2GiB,arena_extend_strategy=kSameAsRequested`. The names are those of ONNX Runtime, which are the
-   * properties of [class@Arena]: `arena_extend_strategy` (`kNextPowerOfTwo` or `kSameAsRequested`), `max_mem`,
+   * Options of the [class@Arena] of a session with [property@SessionOptions:memory-pattern] off: `NAME=VALUE`, joined
+   * by commas, as in `max_mem=2GiB,arena_extend_strategy=kSameAsRequested`. The names are those of ONNX Runtime, which
+   * are the properties of [class@Arena]: `arena_extend_strategy` (`kNextPowerOfTwo` or `kSameAsRequested`), `max_mem`,
    * `initial_chunk_size_bytes`, `initial_growth_chunk_size_bytes`, `max_power_of_two_extend_bytes`,
-   * `max_dead_bytes_per_chunk`; sizes may have a unit, and -1 means the default. With `shrink=1`, what is free is given back
-   * to the device after each run. A session with an entry that is wrong is refused with
+   * `max_dead_bytes_per_chunk`; sizes may have a unit, and -1 means the default. With `shrink=1`, free memory is given
+   * back to the device after each run. A session with an entry that is wrong is refused with
    * %ORTRAIN_SESSION_ERROR_OPTION. Default: %NULL.
    */
   ortrain_session_options_properties[PROP_ARENA_CONFIG] =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Where and how the kernels of a session run, and what is reported about it. */
+/* Where and how the kernels of a session run, and reports about it. */
 #include "options/ortrain-training-options-class-private.h"
 
 #include "core/ortrain-field-private.h"

@@ -3,7 +3,7 @@
 
 #include "options/ortrain-training-options.h"
 
-/* Of nodes whose name or operator fits the pattern. */
+/* For nodes whose name or operator fits the pattern. */
 typedef struct
 {
   char *pattern;

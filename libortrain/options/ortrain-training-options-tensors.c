@@ -77,8 +77,8 @@ ortrain_training_options_get_frozen (OrtrainTrainingOptions *self)
  * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for
  * none
  *
- * Sets which tensors of the model are not trained, by patterns as in [method@TrainingOptions.set_trainable]. What is
- * frozen is not trained, whatever [property@TrainingOptions:trainable] says.
+ * Sets which tensors of the model are not trained, by patterns as in [method@TrainingOptions.set_trainable]. A frozen
+ * tensor is not trained, whatever [property@TrainingOptions:trainable] says.
  */
 void
 ortrain_training_options_set_frozen (OrtrainTrainingOptions *self, const char *const *patterns)

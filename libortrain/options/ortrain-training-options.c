@@ -10,7 +10,7 @@
 /**
  * OrtrainTrainingOptions:
  *
- * The settings of a training session: what is trained, with which losses, and how.
+ * The settings of a training session: the trained tensors, the losses, and how training runs.
  *
  * ```python
  * optimizer = Ortrain.AdamW(learning_rate=1e-3)
@@ -271,8 +271,8 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:device-memory-limit: (getter get_device_memory_limit) (setter set_device_memory_limit)
    *
-   * How many bytes of the memory of the device the session may allocate; 0 for all there are. What does not fit is
-   * %ORTRAIN_DEVICE_ERROR_NO_MEMORY, which says how much was needed and how much is allowed. Default: 0.
+   * How many bytes of the memory of the device the session may allocate; 0 for all there are. An allocation above it
+   * fails with %ORTRAIN_DEVICE_ERROR_NO_MEMORY, which says how much was needed and how much is allowed. Default: 0.
    */
   properties[PROP_DEVICE_MEMORY_LIMIT] =
       ortrain_field_bytes ("device-memory-limit", G_STRUCT_OFFSET (OrtrainTrainingOptions, device_memory_limit));
@@ -299,12 +299,12 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:arena-config: (getter get_arena_config) (setter set_arena_config)
    *
-   * Options of the [class@Arena] of a session with [property@TrainingOptions:memory-pattern] off: `NAME=VALUE`, joined by commas, as
-   * in `max_mem=2GiB,arena_extend_strategy=kSameAsRequested`. The names are those of ONNX Runtime, which are the
-   * properties of [class@Arena]: `arena_extend_strategy` (`kNextPowerOfTwo` or `kSameAsRequested`), `max_mem`,
+   * Options of the [class@Arena] of a session with [property@TrainingOptions:memory-pattern] off: `NAME=VALUE`, joined
+   * by commas, as in `max_mem=2GiB,arena_extend_strategy=kSameAsRequested`. The names are those of ONNX Runtime, which
+   * are the properties of [class@Arena]: `arena_extend_strategy` (`kNextPowerOfTwo` or `kSameAsRequested`), `max_mem`,
    * `initial_chunk_size_bytes`, `initial_growth_chunk_size_bytes`, `max_power_of_two_extend_bytes`,
-   * `max_dead_bytes_per_chunk`; sizes may have a unit, and -1 means the default. With `shrink=1`, what is free is given back
-   * to the device after each update and each evaluation. A session with an entry that is wrong is refused with
+   * `max_dead_bytes_per_chunk`; sizes may have a unit, and -1 means the default. With `shrink=1`, free memory is given
+   * back to the device after each update and each evaluation. A session with an entry that is wrong is refused with
    * %ORTRAIN_SESSION_ERROR_OPTION. Default: %NULL.
    */
   ortrain_training_options_properties[PROP_ARENA_CONFIG] =
@@ -331,11 +331,11 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:offload: (getter get_offload) (setter set_offload)
    *
-   * Whether a [property@TrainingOptions:memory-budget] may be met by values that leave the memory of a step behind the
-   * forward pass, and are copied back when the backward pass reads them. On a device with memory of its own they go to
-   * pinned memory of the host, while the device computes; on the CPU they go to a file in
-   * [property@TrainingOptions:offload-folder]. It is weighed against computing values again: the first plan that fits, by
-   * time, is taken. Without a budget nothing is offloaded. The results are the same, to the bit. Default:
+   * Whether a [property@TrainingOptions:memory-budget] may be met by values that leave the memory of a step after they
+   * are computed in the forward pass, and are copied back when the backward pass reads them. On a device with memory of
+   * its own they go to pinned memory of the host, while the device computes; on the CPU they go to a file in
+   * [property@TrainingOptions:offload-folder]. It is weighed against computing values again: the first plan that fits,
+   * by time, is taken. Without a budget nothing is offloaded. The results are the same, to the bit. Default:
    * %ORTRAIN_OFFLOAD_AUTO.
    */
   properties[PROP_OFFLOAD] = ortrain_field_enum ("offload", G_STRUCT_OFFSET (OrtrainTrainingOptions, offload),
@@ -343,21 +343,21 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:offload-folder: (getter get_offload_folder) (setter set_offload_folder)
    *
-   * Where the CPU offloads values to: a folder, in which a file without a name is created by the first step that needs it,
-   * and goes with the session. In a file system that is in memory itself, as `/tmp` often is, nothing is saved by it.
-   * Default: %NULL, for `/var/tmp`.
+   * Where the CPU offloads values to: a folder, in which a file without a name is created by the first step that needs
+   * it, and deleted with the session. In a file system that is in memory itself, as `/tmp` often is, nothing is saved
+   * by it. Default: %NULL, for `/var/tmp`.
    */
   properties[PROP_OFFLOAD_FOLDER] =
       ortrain_field_string ("offload-folder", G_STRUCT_OFFSET (OrtrainTrainingOptions, offload_folder));
   /**
    * OrtrainTrainingOptions:memory-opt-level: (getter get_memory_opt_level) (setter set_memory_opt_level)
    *
-   * How much of the forward pass is computed again in the backward pass, so that it need not be kept. The results are the
-   * same, to the bit. 0: what [property@TrainingOptions:memory-opt-config] says. 1: layer by layer, what a layer has
-   * computed, from what comes into it. Where layers begin is found by the structure of the model: few bytes go from one to
-   * the next. 2: the same, with compromises: what was widened by a Cast is kept in the smaller type. Levels above 0
-   * ignore `memory-opt-config`. [method@TrainingSession.get_recompute_clusters] shows what comes of it. Default: 0, from
-   * 0 to 2.
+   * How much of the forward pass is computed again in the backward pass, so that it need not be kept. The results are
+   * the same, to the bit. 0: what [property@TrainingOptions:memory-opt-config] says. 1: layer by layer, the values of a
+   * layer, from its inputs. Where layers begin is found by the structure of the model: few bytes go from one to the
+   * next. 2: the same, with compromises: values that were widened by a Cast are kept in the smaller type. Levels above
+   * 0 ignore `memory-opt-config`. [method@TrainingSession.get_recompute_clusters] shows the result. Default: 0, from 0
+   * to 2.
    */
   properties[PROP_MEMORY_OPT_LEVEL] =
       ortrain_field_uint ("memory-opt-level", G_STRUCT_OFFSET (OrtrainTrainingOptions, memory_opt_level), 0, 2, 0);
@@ -366,10 +366,10 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    *
    * Which clusters of nodes are computed again in the backward pass: plans `<cluster>:<strategy>:<count>`, joined by
    * commas, or the path of a JSON file, an array of strings with such plans. The cluster is a
-   * [property@RecomputeCluster:id] of the model. Strategy 0 is none, 1 recompute, 2 recompute with a compromise; the count
-   * is -1 for all, or a number for the first ones in topological order. Of two plans with one cluster and strategy, the
-   * later one counts. A session with a plan that is wrong, or with a cluster that the model does not have, is refused with
-   * %ORTRAIN_SESSION_ERROR_OPTION. Default: %NULL.
+   * [property@RecomputeCluster:id] of the model. Strategy 0 recomputes nothing, 1 is recompute, 2 recompute with a
+   * compromise; the count is -1 for all, or a number for the first ones in topological order. Of two plans with one
+   * cluster and strategy, the later one counts. A session with a plan that is wrong, or with a cluster that the model
+   * does not have, is refused with %ORTRAIN_SESSION_ERROR_OPTION. Default: %NULL.
    */
   properties[PROP_MEMORY_OPT_CONFIG] =
       ortrain_field_string ("memory-opt-config", G_STRUCT_OFFSET (OrtrainTrainingOptions, memory_opt_config));
@@ -412,7 +412,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:losses: (getter get_losses)
    *
-   * What is minimized, a list of [class@Loss]. Read-only: [method@TrainingOptions.add_loss] adds to it.
+   * The losses that are minimized, a list of [class@Loss]. Read-only: [method@TrainingOptions.add_loss] adds to it.
    */
   properties[PROP_LOSSES] =
       g_param_spec_object ("losses", NULL, NULL, G_TYPE_LIST_MODEL, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS);
@@ -749,7 +749,7 @@ ortrain_training_options_add_loss (OrtrainTrainingOptions *self, OrtrainLoss *lo
  * ortrain_training_options_get_losses: (get-property losses)
  * @self: options
  *
- * Gets what is minimized, a list of [class@Loss].
+ * Gets the losses that are minimized, a list of [class@Loss].
  *
  * Returns: (transfer none): a list of [class@Loss]
  */
