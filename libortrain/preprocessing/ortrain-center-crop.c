@@ -35,8 +35,8 @@ enum
 
 static GParamSpec *properties[N_PROPERTIES];
 
-/* Half of what is left over; of an odd number, the even half, as Python rounds it. What is missing is added evenly, the
- * odd one behind. */
+/* Half of the pixels to cut; of an odd number, the even half, as Python rounds it. Missing pixels are added on both
+ * sides, the odd one at the end. */
 static gint64
 find_begin (gint64 n, gint64 wanted)
 {

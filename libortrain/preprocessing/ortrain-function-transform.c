@@ -61,8 +61,8 @@ ortrain_function_transform_init (OrtrainFunctionTransform *self)
 /**
  * ortrain_function_transform_new:
  * @function: (scope notified) (closure user_data) (destroy destroy): the function
- * @user_data: what it is given
- * @destroy: frees @user_data when the transform goes
+ * @user_data: data for @function
+ * @destroy: frees @user_data when the transform is freed
  *
  * Creates a transform that calls @function for each item, and says what it throws.
  *

@@ -8,8 +8,8 @@ G_BEGIN_DECLS
 /**
  * OrtrainTransformFunc:
  * @item: the tensors of one item, without a dimension for the batch
- * @seed: a number below 2^53 for what is random, which belongs to this item in this epoch
- * @user_data: what was given with the function
+ * @seed: a number below 2^53 for random choices, which belongs to this item in this epoch
+ * @user_data: the data that were given with the function
  * @error: return location for an error
  *
  * Changes an item, as [vfunc@Transform.apply] does: its tensors are replaced, not written to.

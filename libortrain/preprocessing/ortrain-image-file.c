@@ -92,7 +92,7 @@ ortrain_image_check_loader (const char *path, GError **error)
   return FALSE;
 }
 
-/* What is fed to the decoder until it knows the size, and then. */
+/* Bytes that are fed to the decoder at once, before it knows the size and afterwards. */
 #define FIRST_BYTES 4096
 #define MORE_BYTES 65536
 
@@ -325,8 +325,8 @@ ortrain_image_read (const char *path, guint width, guint height, guint channels,
  * Reads a picture as [class@ImageFolder] does: float32 [channels, height, width] from 0 to 1, upright, without
  * transparency.
  *
- * Errors are %ORTRAIN_DATA_ERROR_INVALID for what is not a picture, is broken, or has more than 2^26 pixels, and where
- * the library was built without GdkPixbuf, those of [error@GLib.FileError] and [error@TensorError].
+ * Errors are %ORTRAIN_DATA_ERROR_INVALID for a file that is not a picture, is broken, or has more than 2^26 pixels, and
+ * where the library was built without GdkPixbuf, those of [error@GLib.FileError] and [error@TensorError].
  *
  * Returns: (transfer full): the picture; %NULL on error
  */

@@ -10,8 +10,8 @@
 #define ORTRAIN_RANDOM_CROP_NODE 0x63726f70u
 #define ORTRAIN_RANDOM_FLIP_NODE 0x666c6970u
 
-/* A part of a picture: [channels, height, width] from the row `top` and the column `left`, which may be negative; what is
- * outside of the picture is zero. */
+/* A part of a picture: [channels, height, width] from the row `top` and the column `left`, which may be negative;
+ * pixels outside of the picture are zero. */
 OrtrainTensor *ortrain_image_crop (OrtrainTensor *image, gint64 top, gint64 left, gint64 height, gint64 width,
                                    GError **error);
 /* FALSE and an error for a picture that is not float32. */

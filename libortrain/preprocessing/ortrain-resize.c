@@ -10,8 +10,8 @@
 /**
  * OrtrainResize:
  *
- * Brings a picture to another size, by bilinear interpolation. What gets smaller is averaged over the area that a new
- * pixel covers (antialiasing), as torchvision and Pillow do it.
+ * Brings a picture to another size, by bilinear interpolation. A picture that gets smaller is averaged over the area
+ * that a new pixel covers (antialiasing), as torchvision and Pillow do it.
  *
  * ```python
  * item = Ortrain.TensorDict({"image": np.ones((3, 60, 80), np.float32)})

@@ -64,7 +64,7 @@ ortrain_to_float_class_init (OrtrainToFloatClass *klass)
   /**
    * OrtrainToFloat:scale: (getter get_scale)
    *
-   * What each element is multiplied by, in double precision. By default 1/255. Construct-only.
+   * The factor of each element, in double precision. By default 1/255. Construct-only.
    */
   properties[PROP_SCALE] =
       ortrain_field_at (g_param_spec_double ("scale", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 1.0 / 255, flags),
@@ -79,7 +79,7 @@ ortrain_to_float_init (OrtrainToFloat *self)
 
 /**
  * ortrain_to_float_new:
- * @scale: what each element is multiplied by, for instance 1/255
+ * @scale: the factor of each element, for instance 1/255
  *
  * Creates a transform that converts to float32.
  *
@@ -95,7 +95,7 @@ ortrain_to_float_new (double scale)
  * ortrain_to_float_get_scale: (get-property scale)
  * @self: a transform
  *
- * Gets what each element is multiplied by, in double precision.
+ * Gets the factor of each element, in double precision.
  *
  * Returns: the value
  */

@@ -12,8 +12,8 @@
  * The library's own are those for pictures, such as [class@RandomCrop] and [class@Normalize], and [class@FunctionTransform],
  * which calls a function. A function, in Python and JavaScript, may stand where a transform is expected.
  *
- * To write a class of one's own, implement [vfunc@Transform.apply]. What is random in it depends on the seed that it is
- * given and on nothing else: then a training that is repeated, or resumed, sees the same items.
+ * To write a class of one's own, implement [vfunc@Transform.apply]. Its random choices may depend only on the seed that
+ * it is given: then a training that is repeated, or resumed, sees the same items.
  *
  * ```python
  * class Noise(Ortrain.Transform):
@@ -84,7 +84,7 @@ apply_in_context (gpointer data)
  * ortrain_transform_apply:
  * @self: a transform
  * @item: the tensors of one item, without a dimension for the batch, which are replaced
- * @seed: a number below 2^53 for what is random
+ * @seed: a number below 2^53 for random choices
  * @error: return location for an error
  *
  * Changes an item. [class@TransformedDataset] does this for each item that is read.

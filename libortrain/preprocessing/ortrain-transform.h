@@ -25,7 +25,7 @@ struct _OrtrainTransformClass
    * OrtrainTransform::apply:
    * @self: a transform
    * @item: the tensors of one item, without a dimension for the batch
-   * @seed: a number below 2^53 for what is random, which belongs to this item in this epoch
+   * @seed: a number below 2^53 for random choices, which belongs to this item in this epoch
    * @error: return location for an error
    *
    * Changes an item: its tensors are replaced, not written to, since they may be the dataset's.
