@@ -17,9 +17,9 @@ typedef struct
   double launch_seconds;                                  /* from one kernel to the next */
 } OrtrainDeviceSpeed;
 
-/* A device by its name (`h100`), or from a file: JSON of this structure's members, or what tests/probe has measured. name:
- * what it is called, transfer full; may be NULL. FALSE with an error of G_FILE_ERROR or JSON_PARSER_ERROR; G_IO_ERROR_NOT_FOUND:
- * there is no such name or file. */
+/* A device by its name (`h100`), or from a file: JSON of this structure's members, or the output of tests/probe. name:
+ * receives the device's name, transfer full; may be NULL. FALSE with an error of G_FILE_ERROR or JSON_PARSER_ERROR;
+ * G_IO_ERROR_NOT_FOUND: no such name or file exists. */
 gboolean ortrain_device_speed_read (OrtrainDeviceSpeed *self, const char *device, char **name, GError **error);
 
 /* What kernels reach. */

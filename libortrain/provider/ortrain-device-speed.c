@@ -56,7 +56,7 @@ get_number (JsonNode *node, double *number)
   return TRUE;
 }
 
-/* A number above 0 and up to most; missing: what it is then, 0: it has to be there. */
+/* A number above 0 and up to most; missing: the value if it is absent; 0: it must be present. */
 static gboolean
 read_number (JsonObject *object, const char *member, double most, double missing, double *number, GError **error)
 {
@@ -113,7 +113,7 @@ get_object (JsonObject *object, const char *member)
   return node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
 }
 
-/* A section's table of objects; NULL where there is none. */
+/* A section's table of objects; NULL if it has no such table. */
 static JsonArray *
 get_table (JsonObject *section, const char *name)
 {
@@ -128,7 +128,7 @@ get_row (JsonArray *table, guint i)
   return JSON_NODE_HOLDS_OBJECT (row) ? json_node_get_object (row) : NULL;
 }
 
-/* Of the largest copy: smaller ones stay in caches. */
+/* The rate of the largest copy: smaller ones stay in caches. */
 static double
 find_rate (JsonArray *table)
 {

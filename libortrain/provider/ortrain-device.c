@@ -128,8 +128,8 @@ ortrain_device_class_init (OrtrainDeviceClass *klass)
   /**
    * OrtrainDevice:description: (getter get_description)
    *
-   * What it is, such as the name of a GPU and its compute capability; %NULL if its provider does not say, or it cannot be
-   * used. Read-only.
+   * A description, such as the name of a GPU and its compute capability; %NULL if its provider does not say, or it
+   * cannot be used. Read-only.
    */
   properties[PROP_DESCRIPTION] = ortrain_field_at (g_param_spec_string ("description", NULL, NULL, NULL, flags),
                                                    G_STRUCT_OFFSET (OrtrainDevice, description));
@@ -234,9 +234,9 @@ ortrain_device_get_index (OrtrainDevice *self)
  * ortrain_device_get_description: (get-property description)
  * @self: a device
  *
- * Gets what it is, such as the name of a GPU and its compute capability.
+ * Gets a description, such as the name of a GPU and its compute capability.
  *
- * Returns: (nullable): what it is; %NULL if its provider does not say, or it cannot be used
+ * Returns: (nullable): the description; %NULL if its provider does not say, or it cannot be used
  */
 const char *
 ortrain_device_get_description (OrtrainDevice *self)

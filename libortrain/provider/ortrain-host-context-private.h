@@ -3,8 +3,8 @@
 
 #include "provider/ortrain-provider-private.h"
 
-/* A kernel context in the host's memory, for kernels of the CPU that run outside of a program: what is evaluated while
- * a plan is made, models that are run node by node, tests. It must not move once it is initialized. */
+/* A kernel context in the host's memory, for kernels of the CPU that run outside of a program: evaluation while a plan
+ * is made, models that are run node by node, tests. It must not move once it is initialized. */
 typedef struct
 {
   OrtrainProvider *provider; /* one that reads the host's memory; no reference */

@@ -36,17 +36,17 @@ typedef struct _OrtrainKernelCache OrtrainKernelCache;
 
 OrtrainKernelCache *ortrain_kernel_cache_new (void);
 void ortrain_kernel_cache_free (OrtrainKernelCache *self);
-/* Of what no plan uses any more, nothing is kept but what this call to prepare found. */
+/* Drops entries that no plan uses any more, except those found since the last call to prepare. */
 void ortrain_kernel_cache_trim (OrtrainKernelCache *self);
-/* Of constants that are not copied: their memory may become that of others. */
+/* Forgets constants that are not copied: their memory may be reused. */
 void ortrain_kernel_cache_forget_contents (OrtrainKernelCache *self);
 guint ortrain_kernel_cache_get_size (OrtrainKernelCache *self);
 /* The largest workspace of a kernel of this provider. */
 gsize ortrain_kernel_cache_find_largest_workspace (OrtrainKernelCache *self, const OrtrainProvider *provider);
 
-/* Finds the kernel and prepares it, or finds that this was done before. setup: its inputs, outputs behind inputs in one
- * array; NULL with an error when there is no kernel or it refuses. cache: NULL prepares anew. Long constants have to stay
- * where they are until ortrain_kernel_cache_forget_contents (). */
+/* Finds the kernel and prepares it, or finds that this was done before. setup: its inputs, the outputs follow the
+ * inputs in one array; NULL with an error when there is no kernel or it refuses. cache: NULL prepares anew. Long
+ * constants have to stay where they are until ortrain_kernel_cache_forget_contents (). */
 OrtrainPreparedKernel *ortrain_kernel_cache_prepare (OrtrainKernelCache *self, OrtrainProvider *provider,
                                                      const OrtrainKernelSetup *setup, GError **error);
 

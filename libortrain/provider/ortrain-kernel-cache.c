@@ -35,7 +35,7 @@ ortrain_prepared_kernel_unref (OrtrainPreparedKernel *self)
   g_free (self);
 }
 
-/* Of whole numbers: what tells nodes of the same operator and shapes apart. */
+/* Hashes integers only: they tell nodes of the same operator and shapes apart. */
 static guint
 hash_attributes (const OrtrainAttributes *attributes)
 {

@@ -29,7 +29,7 @@ typedef struct
   const float *(*attributes_get_floats) (const OrtrainAttributes *attributes, const char *name, gsize *n);
   OrtrainTensor *(*attributes_get_tensor) (const OrtrainAttributes *attributes, const char *name);
   const OrtrainAttribute *(*attributes_lookup) (const OrtrainAttributes *attributes, const char *name);
-  /* Of a tensor of the host: its contents, its type, its number of elements. */
+  /* Reads a tensor of the host: its contents, its type, its number of elements. */
   gconstpointer (*tensor_peek) (OrtrainTensor *tensor);
   OrtrainDType (*tensor_get_dtype) (OrtrainTensor *tensor);
   gint64 (*tensor_get_n_elements) (OrtrainTensor *tensor);
@@ -51,8 +51,8 @@ typedef struct
   char *(*get_reason) (void);
   /* How many devices it can open, numbered from 0. Called where it can be opened. NULL: one. */
   guint (*get_n_devices) (void);
-  /* What a device is, in a few words: the name of a GPU, say. Called where it can be opened. May be NULL, and return it.
-   * Transfer full. */
+  /* Describes a device in a few words, for example the name of a GPU. Called where it can be opened. May be NULL, and
+   * return it. Transfer full. */
   char *(*describe) (guint device);
   OrtrainProvider *(*open) (const OrtrainProviderOptions *options, GError **error);
 } OrtrainProviderModule;

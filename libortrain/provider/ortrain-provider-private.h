@@ -52,7 +52,7 @@ typedef struct
   /* Whether an address is in the memory of the device, whoever has allocated it. No function: it cannot be told. */
   gboolean (*has_address) (OrtrainProvider *self, gconstpointer address);
 
-  /* Streams: what is submitted to one runs in order, and not before the host goes on. */
+  /* Streams: calls that are submitted to one run in order, and may run after the submission returns. */
   gboolean (*new_stream) (OrtrainProvider *self, OrtrainStream **stream, GError **error);
   void (*free_stream) (OrtrainProvider *self, OrtrainStream *stream);
   /* Between any two spaces. The source of a copy from ordinary memory of the host may change at once. */
@@ -68,11 +68,11 @@ typedef struct
   gboolean (*wait) (OrtrainProvider *self, OrtrainStream *stream, GError **error);
   /* The host waits for the stream that other libraries use where they name none. No function: there is no such stream. */
   gboolean (*await_default_stream) (OrtrainProvider *self, GError **error);
-  /* The host waits until all that was submitted before the last record of the event has run, and for nothing behind it.
-   * No function: it waits for the stream. */
+  /* The host waits until all calls submitted before the last record of the event have run, and for no later ones. NULL:
+   * the host waits for the stream. */
   gboolean (*await_event) (OrtrainProvider *self, OrtrainEvent *event, GError **error);
 
-  /* Calls, in order. A device that runs them at once stops behind the first fault, and when cancelled, with
+  /* Calls, in order. A device that runs them at once stops after the first fault, and when cancelled, with
    * G_IO_ERROR_CANCELLED; others may run on, with results that nobody uses. */
   gboolean (*submit) (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls,
                       GCancellable *cancellable, GError **error);
@@ -113,16 +113,15 @@ OrtrainProvider *ortrain_provider_open (const char *name, const OrtrainProviderO
 const char *ortrain_provider_name_device (const char *provider, guint index);
 /* The same device under that name: "cuda:0" is "cuda". Interned. */
 const char *ortrain_provider_normalize_name (const char *name);
-/* Runs on the calling thread, in the host's memory, for what is evaluated while a plan is made. Transfer none. */
+/* Runs on the calling thread, in the host's memory, for evaluation while a plan is made. Transfer none. */
 OrtrainProvider *ortrain_provider_get_host (void);
 /* What tensors in the memory of a device need of it. Transfer full; it stays open as long as it is referenced. */
 OrtrainTensorDevice *ortrain_provider_open_memory (const char *name, GError **error);
 OrtrainProvider *ortrain_provider_ref (OrtrainProvider *self);
 void ortrain_provider_unref (OrtrainProvider *self);
 
-/* Memory of a provider, for all who are not one: the class's functions behind the limit. Memory of the host counts for
- * nothing. Beyond the limit, NULL with DEVICE_ERROR_NO_MEMORY. What a provider allocates for itself it holds to
- * options.memory_limit. */
+/* Allocation with the limit applied, for callers outside providers. Host memory is not counted. Above the limit: NULL
+ * with DEVICE_ERROR_NO_MEMORY. A provider applies options.memory_limit to its own allocations itself. */
 gpointer ortrain_provider_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GError **error);
 void ortrain_provider_free_memory (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gsize n_bytes);
 
@@ -130,7 +129,8 @@ void ortrain_provider_free_memory (OrtrainProvider *self, OrtrainMemorySpace spa
  * the same time. */
 double ortrain_provider_weigh_work (const OrtrainProvider *self, OrtrainDType dtype, double flops, double bytes_moved);
 
-/* Chooses the kernel for a set of operands: NULL and PLAN_ERROR_NO_KERNEL (with operator and types) when there is none.
+/* Chooses the kernel for a set of operands: NULL and PLAN_ERROR_NO_KERNEL (with operator and types) if it has no such
+ * kernel.
  */
 const OrtrainKernel *ortrain_provider_find (const OrtrainProvider *self, const char *domain, const char *op_type,
                                             const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs,

@@ -166,7 +166,8 @@ check_index (const OrtrainProviderModule *module, guint index, GError **error)
   return FALSE;
 }
 
-/* What was measured, or what plans are to be made for, in the place of what the provider says. The CPU plans for itself. */
+/* Uses measured speeds, or those of the device that plans are made for, in place of the provider's own. The CPU plans
+ * for itself. */
 static gboolean
 choose_speed (OrtrainProvider *provider, GError **error)
 {
