@@ -31,7 +31,7 @@ void ortrain_device_context_unref_constant (OrtrainDeviceContext *self, OrtrainT
 
 /* Writes the scalars for the calls that are submitted from now on, and clears the fault. */
 gboolean ortrain_device_context_begin (OrtrainDeviceContext *self, const OrtrainStepBlock *step, GError **error);
-/* The same behind a step that nobody has waited for: its fault stays, so that updates do nothing from there on. */
+/* Like begin, but after a pending step: keeps its fault, so that later updates are skipped. */
 gboolean ortrain_device_context_begin_chained (OrtrainDeviceContext *self, const OrtrainStepBlock *step,
                                                GError **error);
 /* The fault of the calls so far; it is there after the next wait. */
@@ -49,27 +49,28 @@ OrtrainCapture *ortrain_device_context_capture (OrtrainDeviceContext *self, Ortr
                                                 const OrtrainKernelCall *calls, guint n_calls, GError **error);
 gboolean ortrain_device_context_launch (OrtrainDeviceContext *self, OrtrainPlanStream stream, OrtrainCapture *capture,
                                         GError **error);
-/* What is submitted to `waiting` from now on runs after what was submitted to `other`, up to the event's record if there
- * is an event. The host waits at once. */
+/* Work submitted to `waiting` from now on runs after the work submitted to `other`, up to the event's record if an
+ * event is given. The host waits at once. */
 gboolean ortrain_device_context_wait_stream (OrtrainDeviceContext *self, OrtrainPlanStream waiting,
                                              OrtrainPlanStream other, OrtrainEvent *event, GError **error);
 gboolean ortrain_device_context_record (OrtrainDeviceContext *self, OrtrainPlanStream stream, OrtrainEvent *event,
                                         GError **error);
-/* Copies to and from the memory of the device, in order with the calls. What read copies is there after the next wait.
+/* Copies to and from the memory of the device, in order with the calls. Data copied by read are available after the
+ * next wait.
  */
 gboolean ortrain_device_context_read (OrtrainDeviceContext *self, gpointer destination, gconstpointer source,
                                       gsize n_bytes, GError **error);
 gboolean ortrain_device_context_write (OrtrainDeviceContext *self, gpointer destination, gconstpointer source,
                                        gsize n_bytes, GError **error);
-/* What the host reads at once: the device's memory itself if it may, else a copy, which the caller frees; NULL with an
- * error. copy: NULL if there is none. */
+/* Memory that the host can read at once: the device's memory itself if the host may read it, else a copy, which the
+ * caller frees; NULL with an error. *copy: NULL if no copy was needed. */
 gconstpointer ortrain_device_context_view (OrtrainDeviceContext *self, gconstpointer address, gsize n_bytes,
                                            gpointer *copy, GError **error);
 gboolean ortrain_device_context_fill (OrtrainDeviceContext *self, gpointer destination, guint8 byte, gsize n_bytes,
                                       GError **error);
-/* Waits until what was submitted before the event was recorded has happened. */
+/* Waits for all work that was submitted before the event was recorded. */
 gboolean ortrain_device_context_await (OrtrainDeviceContext *self, OrtrainEvent *event, GError **error);
-/* Waits for all streams: before what they may still be at is freed. */
+/* Waits for all streams, before memory that they may still use is freed. */
 void ortrain_device_context_drain (OrtrainDeviceContext *self);
 /* Waits until all of it has happened. fault: the first since begin; may be NULL. */
 gboolean ortrain_device_context_wait (OrtrainDeviceContext *self, OrtrainFault *fault, GError **error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-/* What an executor is made of: for the files that implement it. */
+/* The parts of an executor, for the files that implement it. */
 
 #include "budget/ortrain-budget-private.h"
 #include "runtime/ortrain-bound-outputs-private.h"
@@ -20,8 +20,8 @@ typedef struct
   guint n_outcome;
   OrtrainMemoryPlan *plan;
   OrtrainProgram *program;
-  guint32 *input_buffers;  /* beside the executor's inputs; G_MAXUINT32: not needed by any step */
-  guint32 *output_buffers; /* beside its outputs */
+  guint32 *input_buffers;  /* for each of the executor's inputs; G_MAXUINT32: not needed by any step */
+  guint32 *output_buffers; /* for each of its outputs */
   gboolean *owns;          /* [n_outputs]: the output's tensor is where the steps write it */
   guint64 stamp;           /* of the last use */
   gboolean is_guarded;     /* what an update has to wait for stops it on the device */
@@ -84,7 +84,8 @@ gboolean ortrain_executor_check_device (const OrtrainExecutor *self, const char 
                                         OrtrainTensor *tensor, GError **error);
 
 gboolean ortrain_executor_is_on_device (OrtrainTensor *tensor);
-/* For a graph to be specialized: what is known of the feeds. contents: takes the copies that they refer to. Free it. */
+/* For a graph to be specialized: the known facts about the feeds. contents: takes the copies that they refer to. Free
+ * it. */
 OrtrainSpecializeInput *ortrain_executor_describe_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds,
                                                          GPtrArray *contents, GError **error);
 /* A plan for these feeds. is_guarded: filled */

@@ -11,8 +11,8 @@
 
 /* From the feeds of an executor to a plan: the graph with numbers for shapes, copies and guards, within a budget. */
 
-/* Whether steps on the session's device may read or write a tensor of the caller where it is. What is not aligned as they
- * want it is copied, by a step. */
+/* Whether steps on the session's device may read or write a tensor of the caller where it is. Tensors that are not
+ * aligned as they need are copied, by a step. */
 gboolean
 ortrain_executor_is_on_device (OrtrainTensor *tensor)
 {
@@ -75,8 +75,8 @@ count_values (const OrtrainNode *node)
   return n;
 }
 
-/* A variance of one number is 0: the step would compute nothing from its inputs, and move running statistics towards that.
- * NULL if there is none. */
+/* A variance of one number is 0: the step would compute nothing from its inputs, and move running statistics towards
+ * that. Describes such a node; NULL if the graph has none. */
 static char *
 find_single_value (OrtrainGraph *graph)
 {
@@ -113,7 +113,7 @@ ortrain_executor_describe_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds
       inputs[i].rank = (guint) ortrain_tensor_get_rank (tensor);
       if (self->inputs[i].is_shape_input)
         {
-          /* The caller may change the memory later; the plan is created for what is in it now. */
+          /* The caller may change the memory later; the plan is created for its present contents. */
           OrtrainTensor *copy = ortrain_tensor_copy (tensor, error);
           if (copy == NULL)
             return NULL;
@@ -124,8 +124,8 @@ ortrain_executor_describe_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds
   return g_steal_pointer (&inputs);
 }
 
-/* The graph that is planned. recompute_group_size: 0, or 1 where a level or a search for what runs again follows, which begin with what
- * is open between all segments; filled. */
+/* The graph that is planned. recompute_group_size: 0; or 1 before a level or a search for recomputation, which begin
+ * with the values that are live between all segments; filled. */
 static OrtrainGraph *
 make_graph (OrtrainExecutor *self, OrtrainTensorDict *feeds, gboolean double_buffers_inputs,
             guint *recompute_group_size, gboolean spares, gboolean *is_guarded, GError **error)
@@ -248,7 +248,8 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
   if (!is_searched || (recompute_group_size <= 1 && budget->level > 0))
     return plan_within (self, graph, budget, error);
 
-  /* A search, and a level, begin with what is open between all segments: what runs again then reaches no further. */
+  /* A search, and a level, begin with the values that are live between all segments: recomputation then reaches no
+   * further. */
   g_autoptr (OrtrainMemoryPlan) smallest = NULL;
   g_autoptr (GError) failure = NULL;
   OrtrainBudget part = *budget;

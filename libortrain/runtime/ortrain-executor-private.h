@@ -79,8 +79,8 @@ gboolean ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const 
 gboolean ortrain_executor_can_join_phases (OrtrainExecutor *self);
 /* Whether updates of the current plan do nothing where the host would not have submitted them. */
 gboolean ortrain_executor_is_guarded (OrtrainExecutor *self);
-/* Submits phases from `phase` on without waiting, behind ortrain_device_context_begin or go_on. Feeds have to stay until
- * somebody has waited. */
+/* Submits phases from `phase` on without waiting, after ortrain_device_context_begin or begin_chained. Feeds have to
+ * stay until the next wait. */
 gboolean ortrain_executor_submit (OrtrainExecutor *self, OrtrainProgramRange range, OrtrainPhase phase,
                                   GCancellable *cancellable, GError **error);
 /* After that wait: FALSE with the error that the fault is. */

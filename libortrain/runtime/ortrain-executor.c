@@ -11,7 +11,9 @@
 #include <string.h>
 
 #define DEFAULT_MAX_PLANS 16
-#define MAX_KEY_CONTENTS 256 /* bytes of an input that stand in a key as they are; of longer ones it is the digest */
+#define MAX_KEY_CONTENTS                                                                                               \
+  256 /* inputs of up to so many bytes are in the key with their contents, longer ones with a
+                                digest */
 
 static void
 entry_free (gpointer data)
@@ -593,7 +595,7 @@ ortrain_executor_take_memory (OrtrainExecutor *self, GError **error)
                                    &entry->moves, error);
 }
 
-/* The first step of a phase; of ORTRAIN_N_PHASES: behind the last. */
+/* The first step of a phase; for ORTRAIN_N_PHASES: the number of steps. */
 static guint
 get_first_step (const OrtrainExecutorEntry *entry, guint phase)
 {
@@ -686,7 +688,7 @@ prepare_run (OrtrainExecutor *self, OrtrainPhase phase, GError **error)
                                             (self->config.input_staging == NULL || stage_feeds (self, error)));
 }
 
-/* Behind what was submitted. */
+/* Called after the steps were submitted. */
 static gboolean
 end_feeds (OrtrainExecutor *self, GError **error)
 {

@@ -134,7 +134,7 @@ check_values (const OrtrainValue *input, OrtrainTensor *tensor, gboolean *wanted
   return TRUE;
 }
 
-/* Class numbers have one axis less than what is one-hot. */
+/* Class numbers have one axis less than one-hot targets. */
 static gboolean
 check_labels (const OrtrainValue *input, OrtrainTensor *tensor, GError **error)
 {
@@ -159,7 +159,7 @@ check_labels (const OrtrainValue *input, OrtrainTensor *tensor, GError **error)
   return FALSE;
 }
 
-/* The scores of the loss over classes that reads a target, and their axis of classes; NULL if there is none. */
+/* The scores of the loss over classes that reads a target, and their axis of classes; NULL if no such loss reads it. */
 static const OrtrainValue *
 find_scores (const OrtrainValue *target, gint64 *axis)
 {

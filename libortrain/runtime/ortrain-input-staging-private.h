@@ -10,7 +10,7 @@ typedef struct _OrtrainInputStaging OrtrainInputStaging;
 OrtrainInputStaging *ortrain_input_staging_new (OrtrainDeviceContext *device_context); /* which lives longer */
 void ortrain_input_staging_free (OrtrainInputStaging *self);
 
-/* The next slot, with room for n_bytes; waits until what was copied from it the last time is on the device. */
+/* The next slot, with room for n_bytes; waits until the last copy from it has reached the device. */
 gpointer ortrain_input_staging_begin (OrtrainInputStaging *self, gsize n_bytes, GError **error);
 /* Behind the copies from it. */
 gboolean ortrain_input_staging_end (OrtrainInputStaging *self, GError **error);

@@ -74,7 +74,7 @@ describe_stored (const char *kind, OrtrainNonFinite found, const char *name, con
                           kind, ortrain_text_show (name), kind_of (found.value), index, n_updates);
 }
 
-/* In the memory of the device. What cannot be read is taken to be finite: this looks for reasons only. */
+/* In device memory. Unreadable memory is taken to be finite: this only looks for reasons. */
 static OrtrainNonFinite
 find_on_device (OrtrainDeviceContext *device_context, OrtrainDType dtype, gconstpointer address, gsize n_bytes)
 {
@@ -222,7 +222,7 @@ find_bad_input (const Trace *trace, gint32 step)
   return worst;
 }
 
-/* Of a parameter, in 16 bits. */
+/* Whether it is the 16-bit copy of a parameter. */
 static gboolean
 is_working_copy (const OrtrainPlanValue *value)
 {
@@ -331,7 +331,7 @@ trace_run (Trace *trace, OrtrainPhase phase, gint64 *item)
   for (guint32 buffer = 0; buffer < n_values && phase == ORTRAIN_PHASE_FORWARD; buffer++)
     if (trace->values[buffer].value != NULL && trace->values[buffer].value->role == ORTRAIN_ROLE_LOSS)
       {
-        guint32 source = find_source (trace, buffer); /* the loss may be a view of what was computed */
+        guint32 source = find_source (trace, buffer); /* the loss may be a view of the computed value */
         return found[source].index >= 0 ? describe_chain (trace, source, item) : NULL;
       }
   return NULL;
@@ -342,7 +342,7 @@ ortrain_non_finite_explain (OrtrainGraph *graph, const OrtrainExecutorConfig *co
                             OrtrainPhase phase, const OrtrainStepBlock *step, guint64 n_updates, gint64 *item)
 {
   OrtrainExecutorConfig plain = *config;
-  plain.arena = NULL; /* one of its own, which goes with it */
+  plain.arena = NULL; /* an arena of its own, freed with it */
   plain.recompute_level = 0;
   plain.memory_budget = 0;
   plain.optimize = NULL; /* nodes keep the names that the model has for them */

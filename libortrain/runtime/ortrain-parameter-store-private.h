@@ -29,7 +29,7 @@ typedef struct
   gint64 n_elements;
   gsize bytes; /* of the tensor alone */
   gsize gradient_bytes;
-  const char *copy_name; /* of the copy in 16 bits that operators read, in the training graph; NULL: there is none */
+  const char *copy_name; /* of the copy in 16 bits that operators read, in the training graph; NULL: no copy */
   OrtrainDType copy_dtype;
   gpointer copy;
   OrtrainTensor *initial; /* the model's contents, as long as there is no block */
@@ -52,7 +52,7 @@ typedef struct
   OrtrainPersistentTensor *buffers;
   guint n_buffers;
   guint8 *buffers_begin;
-  guint8 *buffers_copies[2]; /* of a step, and of the one that was submitted behind it */
+  guint8 *buffers_copies[2]; /* of a step, and of the step submitted after it */
   gsize buffers_bytes;
   guint8 *gradients_begin;
   gsize gradients_bytes;
@@ -74,7 +74,7 @@ typedef struct
   OrtrainDType loss_dtype;
   double written_weight; /* what it holds */
   const char *scalars_name;
-  gpointer scalars; /* of updates; apart from the block, as what a step is run with is */
+  gpointer scalars; /* of updates; apart from the block, like the data of a step */
 } OrtrainParameterStore;
 
 /* Lays out the block. */
@@ -87,7 +87,7 @@ void ortrain_parameter_store_free (OrtrainParameterStore *self);
  * happened, and it may be tried again. All functions below, but `find` and `zero_gradients`, need the block. */
 gboolean ortrain_parameter_store_take_memory (OrtrainParameterStore *self, GError **error);
 
-/* What the next update is run with. */
+/* The scalars of the next update. */
 gboolean ortrain_parameter_store_write_scalars (OrtrainParameterStore *self, const double *scalars, GError **error);
 
 /* The weight of the next training step among those that are accumulated. */
@@ -116,7 +116,7 @@ void ortrain_parameter_store_restore_buffers (OrtrainParameterStore *self, guint
 /* Around an update by an optimizer of the user. keep FALSE: nothing has happened. */
 gboolean ortrain_parameter_store_begin_update (OrtrainParameterStore *self, GError **error);
 gboolean ortrain_parameter_store_end_update (OrtrainParameterStore *self, gboolean keep, GError **error);
-/* Where such an optimizer finds what is at an address in the block. */
+/* The host address, for such an optimizer, of an address in the block. */
 gpointer ortrain_parameter_store_get_host_address (const OrtrainParameterStore *self, gpointer address);
 void ortrain_parameter_store_zero_gradients (OrtrainParameterStore *self);
 /* Called after each backward pass. */

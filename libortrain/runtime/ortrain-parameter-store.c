@@ -242,7 +242,7 @@ get_scalars_bytes (OrtrainParameterStore *self)
   return ortrain_update_set_get_n_held (self->updates) * sizeof (double);
 }
 
-/* What the memory is for, before the provider's words on how much there is. */
+/* Says why the memory is needed, before the provider's message on how much is available. */
 static void
 explain_needs (OrtrainParameterStore *self, GError **error)
 {
@@ -347,7 +347,7 @@ write_initial (OrtrainParameterStore *self, const OrtrainPersistentTensor *list,
                        "The contents of initializer '%s' were released", ortrain_text_show (list[i].name));
           return FALSE;
         }
-      /* the conversion goes with this turn */
+      /* the converted copy is freed at the end of this iteration */
       if (!ortrain_device_context_write (self->device_context, list[i].address, contents, list[i].bytes, error) ||
           (converted != NULL && !ortrain_device_context_wait (self->device_context, NULL, error)))
         return FALSE;
@@ -469,7 +469,7 @@ check_initial (const OrtrainPersistentTensor *list, guint n, GError **error)
   return TRUE;
 }
 
-/* The block has the contents now; what of them is in mapped files need not be in memory twice. */
+/* The block has the contents now; contents in mapped files need not be in memory twice. */
 static void
 forget_initial (OrtrainPersistentTensor *list, guint n)
 {

@@ -9,8 +9,8 @@
 /* A plan with addresses: a flat array of kernel calls. Running it is a loop that allocates nothing. */
 typedef struct _OrtrainProgram OrtrainProgram;
 
-/* What is submitted without a wait of the host in between; a device that captures makes one thing of what lies between two
- * waits of a stream. */
+/* A range that is submitted without a wait of the host in between. A device that captures makes one capture of the
+ * calls between two waits of a stream. */
 typedef enum
 {
   ORTRAIN_PROGRAM_PHASE,     /* steps of one phase */
@@ -31,12 +31,12 @@ gboolean ortrain_program_hold (OrtrainProgram *self, OrtrainTensor *tensor, gpoi
 void ortrain_program_set_arena (OrtrainProgram *self, gpointer arena, gpointer host_arena);
 /* The same one by one. places: [n_values], of roots in the arenas; read before this returns. */
 void ortrain_program_set_places (OrtrainProgram *self, const gpointer *places);
-/* Of a root outside of the arena, and all that share its memory. */
+/* Sets the address of a root outside of the arena, and of all values that share its memory. */
 void ortrain_program_set_address (OrtrainProgram *self, guint32 buffer, gpointer address);
 gpointer ortrain_program_get_address (const OrtrainProgram *self, guint32 buffer);
 /* Feeds that have two places go to the other one from now on. Before the calls that read them, and those that copy them. */
 void ortrain_program_swap_input_buffers (OrtrainProgram *self);
-/* Whether there are feeds with two places, and copies of them may run beside all else. */
+/* Whether there are feeds with two places, and copies of them may overlap with the other steps. */
 gboolean ortrain_program_can_overlap_feeds (OrtrainMemoryPlan *plan);
 
 /* Runs steps [first, end) and waits for them. When it fails or is cancelled, nobody may use what they computed. item:

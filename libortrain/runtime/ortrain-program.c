@@ -14,7 +14,7 @@ typedef struct
 {
   guint first, end;
   OrtrainPlanStream stream;
-  gboolean joins; /* a phase begins with it, and its stream or another one may be behind */
+  gboolean joins; /* a phase begins with it, and its stream or another one may not have finished earlier work */
 
   /* What the device made of the calls at their second run in a row with the same addresses, for each place of the feeds. */
   OrtrainCapture *captures[N_PLACES];
@@ -52,7 +52,7 @@ struct _OrtrainProgram
 
   Cut cuts[ORTRAIN_N_PROGRAM_RANGES];
   gboolean *is_alone;    /* [n_steps]: submitted by itself, since an address of the caller's changes from run to run */
-  OrtrainEvent **events; /* [n_steps]: recorded behind a step, NULL: nobody waits for it */
+  OrtrainEvent **events; /* [n_steps]: recorded after a step, NULL: nobody waits for it */
   gboolean has_streams[ORTRAIN_N_STREAMS];
   gboolean is_loaded;
 
@@ -111,9 +111,9 @@ is_joined (OrtrainProgramRange range, OrtrainPhase next)
   return range == ORTRAIN_PROGRAM_STEP || (range == ORTRAIN_PROGRAM_GRADIENTS && next == ORTRAIN_PHASE_BACKWARD);
 }
 
-/* A segment ends where the stream changes, behind what others wait for, before what waits, and where a phase ends, unless
- * nothing happens between it and the next. A step whose tensors of the caller change from run to run is a segment of its own:
- * what lies between such steps stays at its addresses, and is captured. */
+/* A segment ends where the stream changes, after a step that others wait for, before a step that waits, and where a
+ * phase ends, unless nothing happens between it and the next. A step whose caller's tensors change from run to run is a
+ * segment of its own: the steps between such steps keep their addresses, and are captured. */
 static Cut *
 get_cut (OrtrainProgram *self, OrtrainProgramRange range)
 {
@@ -148,7 +148,7 @@ get_cut (OrtrainProgram *self, OrtrainProgramRange range)
   return cut;
 }
 
-/* Streams, and events behind what others wait for. */
+/* Opens streams, and creates events for the steps that others wait for. */
 static gboolean
 open_streams (OrtrainProgram *self, GError **error)
 {

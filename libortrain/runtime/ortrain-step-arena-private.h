@@ -10,8 +10,8 @@
  * their memory moves. */
 typedef struct _OrtrainStepArena OrtrainStepArena;
 
-/* config: of the arenas; NULL: with a memory pattern. folder: where a file is created for what is offloaded, if the host is
- * the device; NULL: the default. */
+/* config: of the arenas; NULL: with a memory pattern. folder: where a file is created for offloaded values, if the host
+ * is the device; NULL: the default. */
 OrtrainStepArena *ortrain_step_arena_new (OrtrainProvider *provider, const OrtrainArenaConfig *config,
                                           const char *folder);
 OrtrainStepArena *ortrain_step_arena_ref (OrtrainStepArena *self);
@@ -20,16 +20,16 @@ gsize ortrain_step_arena_get_size (OrtrainStepArena *self); /* of the device's m
 gboolean ortrain_step_arena_has_pattern (OrtrainStepArena *self);
 OrtrainArenaStatistics *ortrain_step_arena_get_statistics (OrtrainStepArena *self); /* NULL with a memory pattern */
 
-/* Puts all values of the arenas of a plan into memory, as part of a run; what other programs have computed there is lost.
- * budget: bytes that may be held together with what lives from run to run; 0: any number. moves: of the program, 0 before
- * its first run. When it fails, what is held is not more than before, and another plan may fit. */
+/* Puts all values of the arenas of a plan into memory, as part of a run; the values of other programs there are lost.
+ * budget: bytes that may be held together with the persistent values; 0: any number. moves: of the program, 0 before
+ * its first run. When it fails, no more is held than before, and another plan may fit. */
 gboolean ortrain_step_arena_place (OrtrainStepArena *self, OrtrainMemoryPlan *plan, OrtrainProgram *program,
                                    guint64 budget, guint64 *moves, GError **error);
-/* Behind a run: FALSE if what was offloaded is lost. */
+/* After a run. FALSE if offloaded data could not be read back. */
 gboolean ortrain_step_arena_check (OrtrainStepArena *self, GError **error);
 /* Whether end_run gives memory back. */
 gboolean ortrain_step_arena_shrinks (OrtrainStepArena *self);
-/* When nothing that was submitted is running any more, and nobody needs what is in it. */
+/* Call it when no submitted step is running any more, and nobody needs the arena's contents. */
 void ortrain_step_arena_end_run (OrtrainStepArena *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainStepArena, ortrain_step_arena_unref)

@@ -15,7 +15,7 @@ struct _OrtrainStepArena
   OrtrainArena *arenas[ORTRAIN_N_MEMORY_SPACES]; /* NULL with a memory pattern */
   OrtrainArenaConfig config;
 
-  /* What is offloaded where the host is the device. */
+  /* Offloaded values, where the host is the device. */
   char *folder;
   OrtrainMappedFile *scratch; /* NULL: none was needed so far */
   gpointer scratch_address;
@@ -125,8 +125,8 @@ ortrain_step_arena_check (OrtrainStepArena *self, GError **error)
 
 /* ---- With a memory pattern ---- */
 
-/* What is in a block is lost when it grows, as the smaller one is given back first. When that fails there is none, until
- * the next plan that fits. */
+/* The contents of a block are lost when it grows, as the smaller one is given back first. When that fails there is no
+ * block, until the next plan that fits. */
 static gboolean
 grow (OrtrainStepArena *self, OrtrainMemorySpace space, gsize n_bytes, GError **error)
 {
@@ -161,7 +161,7 @@ allocate_in_time (OrtrainArena *arena, OrtrainMemoryPlan *plan, OrtrainRegion re
   guint n_values;
   const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (plan, &n_values);
   const gint32 n_steps = (gint32) ortrain_memory_plan_get_n_steps (plan);
-  /* Of the values that begin or end with a step, the first; and the next one of each. */
+  /* Linked lists of values: the first one that begins or ends with a step; and the next one of each. */
   g_autofree gint64 *begins = g_new (gint64, n_steps + 1), *ends = g_new (gint64, n_steps + 1);
   g_autofree gint64 *begins_next = g_new (gint64, n_values + 1), *ends_next = g_new (gint64, n_values + 1);
   for (gint32 s = 0; s <= n_steps; s++)

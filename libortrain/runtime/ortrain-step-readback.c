@@ -5,7 +5,7 @@ struct _OrtrainStepReadback
 {
   OrtrainDeviceContext *device_context; /* lives longer */
   OrtrainStepOutcome *slots;
-  gsize n_scalars; /* behind the slots, for each of them */
+  gsize n_scalars; /* after the slots in memory, for each of them */
   OrtrainEvent *marks[ORTRAIN_N_STEP_RESULTS];
 };
 
