@@ -677,8 +677,8 @@ ortrain_inference_session_get_model (OrtrainInferenceSession *self)
  * ortrain_inference_session_get_arena_statistics:
  * @self: a session
  *
- * Gets the statistics of the arena of a session with [property@SessionOptions:memory-pattern] off. What a run uses is
- * allocated and given back before its kernels run, in their order: none of it is in use between two runs.
+ * Gets the statistics of the arena of a session with [property@SessionOptions:memory-pattern] off. The memory of a run
+ * is allocated and given back before its kernels run, in their order: none of it is in use between two runs.
  *
  * ```python
  * options = Ortrain.SessionOptions(memory_pattern=False, arena_config="shrink=1")

@@ -5,7 +5,8 @@
 #include "session/ortrain-io-binding.h"
 
 OrtrainIoBinding *ortrain_io_binding_new (void);
-/* Whether the bound outputs can be written, beside each other and the model; once for each set of them. */
+/* Whether the bound outputs can be written without overlap with each other and the model; checked once for each set of
+ * them. */
 gboolean ortrain_io_binding_check (OrtrainIoBinding *self, OrtrainModel *model, GError **error);
 OrtrainTensorDict *ortrain_io_binding_peek_bound (OrtrainIoBinding *self);
 /* After a run: results of outputs that are not bound; NULL when all are. */

@@ -49,7 +49,7 @@ struct _OrtrainIoBinding
   OrtrainTensorDict *bound;   /* outputs that the caller has bound */
   OrtrainTensorDict *results; /* of the last run, bound ones included; NULL: `bound` holds all of them */
   gboolean has_run;
-  OrtrainModel *checked; /* beside whose memory `bound` was checked as it is now */
+  OrtrainModel *checked; /* the model against whose memory `bound`, as it is now, was checked */
 };
 
 G_DEFINE_FINAL_TYPE (OrtrainIoBinding, ortrain_io_binding, G_TYPE_OBJECT)

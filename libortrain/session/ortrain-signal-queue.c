@@ -61,8 +61,8 @@ ortrain_signal_queue_is_on_owner (OrtrainSignalQueue *self)
   return g_thread_self () == self->thread || g_main_context_is_owner (self->context);
 }
 
-/* Everything that is queued now is delivered in one dispatch: one emission per iteration would let a busy main loop
- * fall behind. What is queued meanwhile waits for the next dispatch. */
+/* Everything that is queued now is delivered in one dispatch: one emission per iteration would be too slow for a busy
+ * main loop. Signals queued meanwhile wait for the next dispatch. */
 static gboolean
 deliver (gpointer user_data)
 {

@@ -77,8 +77,8 @@ typedef struct _OrtrainStepQueue OrtrainStepQueue;
 
 OrtrainStepQueue *ortrain_step_queue_new (void);
 void ortrain_step_queue_free (OrtrainStepQueue *self);
-/* Where a device that computes by itself writes what it has found; NULL, as at first: the device has run what it is given
- * before the host goes on, and steps are not submitted. set: transfer full; no step is under way. */
+/* The memory to which an asynchronous device writes its results. NULL, as at first: the device runs calls before the
+ * host goes on, and steps are not submitted. set: transfer full; no step is under way. */
 OrtrainStepReadback *ortrain_step_queue_get_readback (OrtrainStepQueue *self);
 void ortrain_step_queue_set_readback (OrtrainStepQueue *self, OrtrainStepReadback *readback);
 
@@ -91,12 +91,12 @@ OrtrainQueuedStep *ortrain_step_queue_begin (OrtrainStepQueue *self, OrtrainStep
 /* BEGUN becomes SUBMITTED; the calling thread is the submitter from now on. */
 void ortrain_step_queue_submit (OrtrainStepQueue *self, OrtrainQueuedStep *step);
 void ortrain_step_queue_move (OrtrainStepQueue *self, OrtrainQueuedStep *step, OrtrainStepState state);
-/* The final state. What the step held is freed; its result stays until another step takes the slot. */
+/* Sets the final state. The resources of the step are freed; its result stays until another step takes the slot. */
 void ortrain_step_queue_end (OrtrainStepQueue *self, OrtrainQueuedStep *step, OrtrainStepState state);
 /* Ends all steps that are SUBMITTED or DROPPED as DISCARDED, and forgets a stored error. */
 void ortrain_step_queue_discard (OrtrainStepQueue *self);
 
-/* Steps that are SUBMITTED or DROPPED: the first to end, the one after `step`; NULL: there is none. */
+/* Steps that are SUBMITTED or DROPPED: the first to end, the one after `step`; NULL: no such step. */
 guint ortrain_step_queue_get_n_open (OrtrainStepQueue *self);
 OrtrainQueuedStep *ortrain_step_queue_peek_oldest (OrtrainStepQueue *self);
 OrtrainQueuedStep *ortrain_step_queue_peek_after (OrtrainStepQueue *self, const OrtrainQueuedStep *step);
@@ -110,7 +110,7 @@ guint64 ortrain_step_queue_get_failed_number (OrtrainStepQueue *self);
 
 /* An error for the next call, where the one that met it cannot fail. error: transfer full */
 void ortrain_step_queue_store_error (OrtrainStepQueue *self, GError *error);
-GError *ortrain_step_queue_steal_error (OrtrainStepQueue *self); /* NULL: there is none */
+GError *ortrain_step_queue_steal_error (OrtrainStepQueue *self); /* NULL: no stored error */
 
 /* Any thread may ask. replace: what `old` submitted counts as that of `thread`, for which it did so. */
 gboolean ortrain_step_queue_is_submitter (OrtrainStepQueue *self);

@@ -5,12 +5,13 @@
 
 /* The asynchronous variants run on the session's own thread. */
 
-/* A kind of call: what the worker runs, NULL on error, and who frees what it is given and what it gives. */
+/* A kind of call: the function that the worker runs, which returns NULL on error, and the functions that free its
+ * argument and its result. */
 typedef struct
 {
   gpointer (*run) (OrtrainTrainingSession *self, gpointer argument, GCancellable *cancellable, GError **error);
   GDestroyNotify free_argument, free_result;
-  gboolean goes_on; /* behind steps that were submitted */
+  gboolean goes_on; /* may run after submitted steps without waiting for them */
 } Call;
 
 typedef struct
@@ -188,7 +189,7 @@ static const Call train_and_update_call = { train_and_update, g_object_unref, NU
  * @callback: (scope async): called when the step is done, or submitted
  * @user_data: data for @callback
  *
- * Runs a training step and the update behind it on the thread of the session, see
+ * Runs a training step and the update after it on the thread of the session, see
  * [method@TrainingSession.train_and_update].
  */
 void

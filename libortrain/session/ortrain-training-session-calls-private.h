@@ -14,7 +14,7 @@
  */
 gboolean ortrain_training_session_enter (OrtrainTrainingSession *self, gboolean reading, GError **error);
 void ortrain_training_session_leave (OrtrainTrainingSession *self);
-/* The same for calls that go on behind steps that were submitted; all others know first what became of them. */
+/* The same for calls that may run after submitted steps; all others first wait for the outcome of those. */
 gboolean ortrain_training_session_enter_step (OrtrainTrainingSession *self, GError **error);
 /* For work that goes on in another thread: the claim is taken here, adopted there by the thread that works. */
 gboolean ortrain_training_session_claim (OrtrainTrainingSession *self, GError **error);
@@ -55,8 +55,8 @@ char *ortrain_training_session_explain_evaluation (OrtrainTrainingSession *self,
 
 /* ---- steps ---- */
 
-/* Waits until at most n steps are left of which nobody knows what became of them. FALSE with the error of the first that
- * failed: it and those behind it have had no effect, but where its documentation says so. */
+/* Waits until at most n steps are still pending. FALSE with the error of the first that failed: it and the later ones
+ * have had no effect, except where its documentation says so. */
 gboolean ortrain_training_session_wait_pending (OrtrainTrainingSession *self, guint n, GError **error);
 guint ortrain_training_session_get_n_submitted (OrtrainTrainingSession *self);
 /* What became of a step, for as long as no other has its slot; NULL: it is not known yet, or not any more. */
@@ -79,12 +79,13 @@ gboolean ortrain_training_session_can_submit_whole (OrtrainTrainingSession *self
 guint64 ortrain_training_session_peek_n_updates (OrtrainTrainingSession *self);
 /* Updates that were left out, as gradients were not finite. */
 guint64 ortrain_training_session_peek_n_skipped (OrtrainTrainingSession *self);
-/* Of the last training step; NULL before the first one. */
+/* The plan of the last training step; NULL before the first one. */
 OrtrainMemoryPlan *ortrain_training_session_peek_plan (OrtrainTrainingSession *self);
 /* The learning rate of an update after so many others. */
 double ortrain_training_session_get_learning_rate_after (OrtrainTrainingSession *self, guint64 n_updates);
 const OrtrainLossScaling *ortrain_training_session_peek_loss_scaling (OrtrainTrainingSession *self);
-/* Of a loss: its sum over what counts in the last evaluation is value * weight; factor: its share in the sum of losses. */
+/* For each loss: its sum over the counted elements of the last evaluation is value * weight; factor: its share in the
+ * sum of losses. */
 typedef struct
 {
   double value, weight, factor;
@@ -107,6 +108,6 @@ gboolean ortrain_training_session_has_fixed_batch (OrtrainTrainingSession *self)
 gboolean ortrain_training_session_fits (OrtrainTrainingSession *self, const char *name, OrtrainTensor *tensor);
 /* Gives parameters and buffers these contents. */
 gboolean ortrain_training_session_restore (OrtrainTrainingSession *self, OrtrainTensorDict *state, GError **error);
-/* Runs func on the session's own thread; the claim goes with it. */
+/* Runs func on the session's own thread, and passes the claim to it. */
 gboolean ortrain_training_session_start_task (OrtrainTrainingSession *self, GTask *task, GTaskThreadFunc func,
                                               GError **error);

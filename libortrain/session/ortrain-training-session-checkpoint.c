@@ -651,7 +651,7 @@ ortrain_training_session_set_metadata (OrtrainTrainingSession *self, const char 
  *
  * Gets a text that was set, or that came with a checkpoint.
  *
- * Returns: (transfer none) (nullable): the text, owned by the session; %NULL if there is none
+ * Returns: (transfer none) (nullable): the text, owned by the session; %NULL if there is no such entry
  */
 const char *
 ortrain_training_session_get_metadata (OrtrainTrainingSession *self, const char *key)

@@ -71,7 +71,7 @@ bind_without_declarations (OrtrainTrainingSession *self, OrtrainTrainingRun run,
 {
   OrtrainExecutor *executors[ORTRAIN_N_TRAINING_RUNS] = { NULL };
   if (!ortrain_device_context_wait (self->device_context, NULL,
-                                    NULL)) /* what was submitted runs with executors that go */
+                                    NULL)) /* submitted steps use executors that are about to be freed */
     return FALSE;
   g_autoptr (GHashTable) padding_rows = ortrain_padding_rows_find (self->model);
   g_autoptr (GHashTable) detached = ortrain_stop_gradient_find_detached (self->model);

@@ -45,8 +45,9 @@ struct _OrtrainTrainingSession
   OrtrainSessionLock session_lock; /* the claim */
   gboolean in_step;                /* only reading is allowed to handlers then */
 
-  /* What any thread may read while a call runs, written under the lock by the call that holds the claim (which alone
-   * may read it without); and what was handed out of it, kept until the end, as getters give no reference. */
+  /* State that any thread may read while a call runs, written under the lock by the call that holds the claim (which
+   * alone may read it without the lock). Objects returned from it are kept until the end, as getters give no
+   * reference. */
   GMutex lock;
   GPtrArray *handed_out; /* of OrtrainMemoryPlan */
   GHashTable *metadata;  /* of others, kept in checkpoints: name → text */
@@ -85,10 +86,10 @@ void ortrain_training_session_free_executors (OrtrainExecutor **executors);
 
 /* Waits for all, for a caller who cannot fail: the error is that of the next call. */
 void ortrain_training_session_store_pending_error (OrtrainTrainingSession *self);
-/* Waits for what was submitted, on the thread that did so and if no other call is running: for getters, which any thread may
- * call, and which are not to keep the calls of others out. */
+/* Waits for submitted steps, on the thread that submitted them and if no other call is running. Used by getters: they
+ * must not block calls of other threads. */
 void ortrain_training_session_try_wait_pending (OrtrainTrainingSession *self);
-/* A step in the next slot of the queue, which begins with what the session is now. */
+/* A step in the next slot of the queue, which begins with the present state of the session. */
 OrtrainQueuedStep *ortrain_training_session_queue_step (OrtrainTrainingSession *self, OrtrainStepParts parts);
 /* Its final state, and its result. */
 void ortrain_training_session_end_step (OrtrainTrainingSession *self, OrtrainQueuedStep *step, gboolean ok);
@@ -115,8 +116,8 @@ double ortrain_training_session_get_mean_factor (OrtrainTrainingSession *self);
 
 /* ---- steps ---- */
 
-/* Checks and binds the inputs of a training step, which is BEGUN then; NULL on error. parts: what is asked for; the step
- * has an update only where the device can be given both as one. */
+/* Checks and binds the inputs of a training step, which is BEGUN then; NULL on error. parts: the requested parts; the
+ * step has an update only where the device can be given both as one. */
 OrtrainQueuedStep *ortrain_training_session_begin_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
                                                         OrtrainStepParts parts, GError **error);
 /* Submits a step that has begun, or runs it and waits. */
@@ -152,7 +153,7 @@ gboolean ortrain_training_session_bind_checked (OrtrainTrainingSession *self, Or
                                                 OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);
 /* How the session's graphs are run. */
 OrtrainExecutorConfig ortrain_training_session_get_config (OrtrainTrainingSession *self);
-/* What a training step is run with, again too. */
+/* The scalars of a training step, also when it runs again. */
 static inline OrtrainStepBlock
 ortrain_training_session_make_step (OrtrainTrainingSession *self)
 {
@@ -166,6 +167,6 @@ ortrain_training_session_normalize (double value)
   return isnan (value) ? NAN : value;
 }
 
-/* Of the schedule, for an update after `step` others. */
+/* The factor of the schedule, for an update after `step` others. */
 gboolean ortrain_training_session_get_factor (OrtrainTrainingSession *self, guint64 step, double *factor,
                                               GError **error);

@@ -24,7 +24,7 @@ find_sizes (OrtrainGraph *graph, OrtrainMemoryPlan *plan)
   return sizes;
 }
 
-/* What was decided when the session was created, or for the last plan; else what could be. */
+/* The decisions made when the session was created, or for the last plan; if there are none, the candidates. */
 static OrtrainRecomputeReport *
 get_report (OrtrainTrainingSession *self, GHashTable **sizes)
 {

@@ -28,7 +28,7 @@ void ortrain_training_session_emit_phase (OrtrainTrainingSession *self, OrtrainT
 /* Whether a step has to stop at phase boundaries for somebody. */
 gboolean ortrain_training_session_wants_phases (OrtrainTrainingSession *self);
 gboolean ortrain_training_session_has_handlers (OrtrainTrainingSession *self, OrtrainTrainingSignal signal);
-/* OVERFLOW, PLAN_CHANGED (the session's plan goes with it), NOT_FINITE. */
+/* OVERFLOW, PLAN_CHANGED (the session's plan is its argument), NOT_FINITE. */
 void ortrain_training_session_emit (OrtrainTrainingSession *self, OrtrainTrainingSignal signal);
 /* The memory at a phase boundary of the session's plan. transfer full */
 void ortrain_training_session_note_peak (OrtrainTrainingSession *self, OrtrainMemoryPlan *plan);

@@ -39,7 +39,7 @@ ortrain_training_session_note_scaler (OrtrainTrainingSession *self, const Ortrai
  * ortrain_training_session_get_loss_scale: (get-property loss-scale)
  * @self: a session
  *
- * Gets what the loss is multiplied by in the next training step. Any thread may call it; it waits as
+ * Gets the factor of the loss in the next training step. Any thread may call it; it waits as
  * [method@TrainingSession.get_step] does.
  *
  * Returns: the scale; 1 where the loss is not scaled
@@ -172,9 +172,9 @@ ortrain_training_session_get_state (OrtrainTrainingSession *self, GError **error
  * @parameters: parameters or buffers by the names of their initializers; those that are left out keep their contents
  * @error: return location for an error
  *
- * Sets parameters and buffers, and what is computed from them, such as copies of 16 bits. All are checked and read before
- * one is changed, so that nothing is changed if one of them does not fit or cannot be read; what is mapped from a file, or on
- * another device, is in the memory of the host meanwhile.
+ * Sets parameters and buffers, and values computed from them, such as 16-bit copies. All are checked and read before
+ * one is changed, so that nothing is changed if one of them does not fit or cannot be read; tensors that are mapped
+ * from a file, or on another device, are in the memory of the host meanwhile.
  *
  * Errors are %ORTRAIN_SESSION_ERROR_FEED for unknown names and for other types or shapes, %ORTRAIN_SESSION_ERROR_BUSY, and
  * those of [error@TensorError] and [error@DeviceError].

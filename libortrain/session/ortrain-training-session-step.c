@@ -116,8 +116,8 @@ run_phases (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *
     return FALSE;
   ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_PRE_BACKWARD);
   /* Gradients of earlier steps are added to in place and cannot be restored, nor can parameters that move: then the
-   * backward pass, whose errors the forward pass would have met before, is not interrupted. Otherwise what an
-   * interruption leaves behind is never used. */
+   * backward pass, whose errors the forward pass would have met before, is not interrupted. Otherwise the partial
+   * results of an interrupted step are never used. */
   if (self->n_accumulated == 0)
     self->has_gradients = FALSE;
   if (immediate && !ortrain_model_check_files (self->model, error))
@@ -212,8 +212,8 @@ ortrain_training_session_check_finite (OrtrainTrainingSession *self, GError **er
   return ok;
 }
 
-/* Whether the device may be given the bound step whole. Without an update, its gradients must not be added to others:
- * what fails is found when both phases have run. */
+/* Whether the device may be given the bound step whole. Without an update, its gradients must not be added to others: a
+ * failure is found only after both phases have run. */
 static gboolean
 can_submit_bound (OrtrainTrainingSession *self, OrtrainStepParts parts)
 {
@@ -222,8 +222,8 @@ can_submit_bound (OrtrainTrainingSession *self, OrtrainStepParts parts)
          (parts == ORTRAIN_STEP_PART_TRAIN || ortrain_executor_is_guarded (executor));
 }
 
-/* Binds what was converted, and lets steps end that are still under way where the memory of a plan is about to move, or
- * where this step does not run as they do. A handler that is called then may bind other feeds. */
+/* Binds the converted feeds, and first waits for pending steps if the memory of a plan is about to move, or if this
+ * step runs in another way than they do. A handler that is called then may bind other feeds. */
 static gboolean
 bind_alone (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, OrtrainStepParts parts, GError **error)
 {
@@ -269,7 +269,7 @@ note_plan (OrtrainTrainingSession *self)
     ortrain_training_session_emit (self, ORTRAIN_TRAINING_PLAN_CHANGED);
 }
 
-/* Checks and binds the inputs of a training step. parts: what is to run as one, if it can. Transfer full. */
+/* Checks and binds the inputs of a training step. parts: the parts to run as one, if possible. Transfer full. */
 static OrtrainTensorDict *
 bind_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, OrtrainStepParts parts, GError **error)
 {
@@ -444,7 +444,7 @@ ortrain_training_session_train_step (OrtrainTrainingSession *self, OrtrainTensor
   return loss;
 }
 
-/* What is asked for is the sum of the losses. */
+/* The caller gets the sum of the losses. */
 static void
 take_losses (OrtrainTrainingSession *self, OrtrainTensorDict *outputs)
 {

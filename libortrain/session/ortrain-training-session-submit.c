@@ -137,8 +137,8 @@ ortrain_training_session_end_step (OrtrainTrainingSession *self, OrtrainQueuedSt
                                               : ORTRAIN_STEP_DONE);
 }
 
-/* A step with an update counts from now on, as the next one is submitted before its end is known; what fails is taken back.
- * One without is waited for. */
+/* A step with an update counts from now on, as the next one is submitted before its end is known; a failed step is
+ * taken back. A step without an update is waited for. */
 static void
 count_submitted (OrtrainTrainingSession *self, OrtrainQueuedStep *step)
 {
@@ -532,16 +532,16 @@ ortrain_training_session_try_wait_pending (OrtrainTrainingSession *self)
  * @inputs: one tensor for each input of the model and each target; labels may be of any integer type
  * @error: return location for an error
  *
- * Runs a training step and the update behind it, as [method@TrainingSession.train_step] and
+ * Runs a training step and the update after it, as [method@TrainingSession.train_step] and
  * [method@TrainingSession.optimizer_step] do one after the other, with the same results to the bit.
  *
  * On a device that computes by itself, such as a GPU, it submits both as one piece of work and returns without waiting
- * for it; up to two steps are under way. [method@TrainingSession.get_last_loss] waits for the loss. What became of a
+ * for it; up to two steps are under way. [method@TrainingSession.get_last_loss] waits for the loss. The outcome of a
  * step is known to the next call but one of this function, and to every other method that uses the session: a step that
- * fails is an error of that call, as it would have been of this one, and neither it nor a step that was submitted behind
+ * fails is an error of that call, as it would have been of this one, and neither it nor a step that was submitted after
  * it has changed anything. @inputs may be changed as soon as this returns, but for tensors in the memory of the device,
- * which must stay as they are until another call has waited. Where a handler of a phase is connected, where gradients of
- * earlier steps are kept, and on the CPU, it waits.
+ * which must stay as they are until another call has waited. Where a handler of a phase is connected, where gradients
+ * of earlier steps are kept, and on the CPU, it waits.
  *
  * Errors are those of [method@TrainingSession.train_step] and [method@TrainingSession.optimizer_step].
  *

@@ -112,7 +112,7 @@ run_custom_update (OrtrainTrainingSession *self, double scale, GError **error)
   return FALSE;
 }
 
-/* Moves what has not moved yet. overflow: the gradients are not finite, and nothing has moved. */
+/* Updates the parameters that are not updated yet. overflow: the gradients are not finite, and nothing was updated. */
 static gboolean
 update_parameters (OrtrainTrainingSession *self, double factor, double *norm, gboolean *overflow, gint64 *broken,
                    GError **error)
@@ -237,8 +237,9 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
  * @error: return location for an error
  *
  * Updates the parameters by the mean of the gradients of the steps since the last update, or by their sum where
- * [property@TrainingOptions:accumulation-steps] is 1, clipped if the options say so. In the mean, each step counts by
- * what its loss is the mean of ([method@TrainingSession.get_step_weight]), so that the update is that of one large batch.
+ * [property@TrainingOptions:accumulation-steps] is 1, clipped if the options say so. In the mean, each step is weighted
+ * by the number of elements that its loss is the mean of ([method@TrainingSession.get_step_weight]), so that the update
+ * is that of one large batch.
  *
  * With clipping, or where the loss is scaled ([class@LossScaler]), gradients that are not finite are dropped without an
  * update, and [signal@TrainingSession::overflow] is emitted; with [property@TrainingOptions:stop-on-nan] that is

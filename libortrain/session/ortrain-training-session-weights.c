@@ -2,7 +2,7 @@
 /* The weights of steps: the numbers of labels, or of other elements, that their losses are means of. */
 #include "session/ortrain-training-session-private.h"
 
-/* Of the batch; where all inputs have fixed sizes, a target or the first one has them. */
+/* The number of items of the batch; where all inputs have fixed sizes, a target or the first one gives it. */
 static gint64
 count_items (OrtrainTrainingSession *self, OrtrainTensorDict *feeds)
 {

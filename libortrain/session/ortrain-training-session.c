@@ -373,7 +373,7 @@ ortrain_training_session_new_finish (GAsyncResult *result, GError **error)
   return g_task_propagate_pointer (G_TASK (result), error);
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 /**
  * ortrain_training_session_get_model: (get-property model)
@@ -428,10 +428,10 @@ ortrain_training_session_get_training_graph (OrtrainTrainingSession *self)
  * ortrain_training_session_get_notes:
  * @self: a session
  *
- * Lists what was decided about losses, updates and outputs when the session was created: that a loss starts from the
- * scores before a softmax at the end of the model, which gradients are kept, which outputs are not computed, and why; and
- * of the last plan, that a recompute level above 0 saves nothing, and which clusters of a recompute configuration would take
- * more memory than they save.
+ * Lists decisions about losses, updates and outputs that were made when the session was created: that a loss starts
+ * from the scores before a softmax at the end of the model, which gradients are kept, which outputs are not computed,
+ * and why; and of the last plan, that a recompute level above 0 saves nothing, and which clusters of a recompute
+ * configuration would take more memory than they save.
  *
  * Returns: (transfer full) (array zero-terminated=1): one sentence each
  */
@@ -542,8 +542,8 @@ ortrain_training_session_get_memory_report (OrtrainTrainingSession *self)
  * ortrain_training_session_get_arena_statistics:
  * @self: a session
  *
- * Gets the statistics of the arena of a session with [property@TrainingOptions:memory-pattern] off. What a step uses is
- * allocated and given back before its kernels run, in their order: none of it is in use between two calls.
+ * Gets the statistics of the arena of a session with [property@TrainingOptions:memory-pattern] off. The memory of a
+ * step is allocated and given back before its kernels run, in their order: none of it is in use between two calls.
  *
  * ```python
  * options = Ortrain.TrainingOptions(losses=[Ortrain.CrossEntropyLoss.new("logits", "labels")], memory_pattern=False)
@@ -573,7 +573,8 @@ ortrain_training_session_dispose (GObject *object)
 {
   OrtrainTrainingSession *self = ORTRAIN_TRAINING_SESSION (object);
 
-  /* In the middle of a call the memory is still in use; it goes with the last reference, which calls hold too. */
+  /* In the middle of a call the memory is still in use; it is freed with the last reference, and calls hold one,
+   * too. */
   if (!ortrain_session_lock_claim (&self->session_lock, NULL))
     {
       G_OBJECT_CLASS (ortrain_training_session_parent_class)->dispose (object);
@@ -718,7 +719,7 @@ ortrain_training_session_class_init (OrtrainTrainingSessionClass *klass)
   /**
    * OrtrainTrainingSession:loss-scale: (getter get_loss_scale)
    *
-   * What the loss is multiplied by in the next training step, see [class@LossScaler]; 1 where the loss is not scaled.
+   * The factor of the loss in the next training step, see [class@LossScaler]; 1 where the loss is not scaled.
    * Read-only; changes are not notified.
    */
   properties[PROP_LOSS_SCALE] = g_param_spec_double ("loss-scale", NULL, NULL, 0, G_MAXDOUBLE, 1, flags);

@@ -114,7 +114,7 @@ void ortrain_training_session_set_metadata (OrtrainTrainingSession *self, const 
 ORTRAIN_AVAILABLE_IN_ALL
 const char *ortrain_training_session_get_metadata (OrtrainTrainingSession *self, const char *key);
 
-/* What it is. */
+/* Model, plans and reports. */
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainMemoryPlan *ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
                                                   GError **error);
