@@ -105,10 +105,10 @@ copy_strided (OrtrainDType dtype, const ForeignTensor *t, const guint8 *data, GE
  * thread that happens. On error it stays the caller's.
  *
  * The memory is the host's, or that of a device that is open: a session runs on it, or a tensor is there
- * ([method@Tensor.to_device]). Elements on a device are never copied: they have to be row-major. This waits for what
- * was submitted to the default stream of the device (of CUDA: the legacy default stream) before. A producer that computes
- * on other streams has to make that one wait for them first, as it does when it is asked for a DLPack tensor for
- * stream 1; see [method@Tensor.synchronize] for what it writes later.
+ * ([method@Tensor.to_device]). Elements on a device are never copied: they have to be row-major. This waits for work
+ * that was submitted to the default stream of the device (with CUDA: the legacy default stream) before. A producer that
+ * computes on other streams has to make that one wait for them first, as it does when it is asked for a DLPack tensor
+ * for stream 1; see [method@Tensor.synchronize] for what it writes later.
  *
  * Returns: (transfer full): the tensor; %NULL with an [error@TensorError]
  */

@@ -91,7 +91,7 @@ typedef struct
   guint64 packed, unpacked, local;
 } Entry;
 
-/* The fields that were too large for 32 bits stand in an extra field, in this order, only those that were. */
+/* The fields that were too large for 32 bits are in an extra field, in this order, only those that were. */
 static gboolean
 read_zip64 (Entry *entry, const guint8 *extra, gsize size, GError **error)
 {
@@ -166,8 +166,8 @@ read_entry (GBytes *bytes, const Entry *entry, GError **error)
   return ortrain_npy_parse (contents, error);
 }
 
-/* Entries that other programs than NumPy put into an archive: folders, the files that macOS keeps beside each file, and
- * texts. An entry without an ending is an array. */
+/* Entries that programs other than NumPy add to an archive: folders, the extra file that macOS writes for each file,
+ * and texts. An entry without a suffix is an array. */
 static gboolean
 is_foreign (const char *name)
 {

@@ -6,7 +6,7 @@
 #include "tensor/ortrain-tensor-device-private.h"
 
 /* A piece of memory with a count of its users: a storage is one of them, each GBytes and each DLPack tensor that was
- * handed out is another. A storage can therefore be released at any time, and what was handed out stays valid. */
+ * handed out is another. A storage can therefore be released at any time, and those users keep valid memory. */
 typedef struct _OrtrainMemory OrtrainMemory;
 
 OrtrainMemory *ortrain_memory_ref (OrtrainMemory *memory);

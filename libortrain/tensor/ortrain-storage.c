@@ -14,7 +14,7 @@
  * A block of memory that tensors share: what [property@Tensor:storage] is.
  *
  * Memory is large, and garbage collectors notice late that an object is unused: [method@Storage.release] frees it at
- * once. What was handed out as `GBytes` or by DLPack keeps the memory alive until it is dropped itself.
+ * once. `GBytes` and DLPack tensors of the same memory keep it alive until they are freed themselves.
  *
  * The memory is the host's, or that of a device, which the host may be unable to read: then there is no address, and
  * tensors in it are copied with [method@Tensor.to_host].
@@ -426,8 +426,8 @@ ortrain_storage_get_writable (OrtrainStorage *self)
  * ortrain_storage_release:
  * @self: a storage
  *
- * Frees the memory now. Tensors in it are released with it; what was handed out as `GBytes` or by DLPack stays valid,
- * and keeps the memory for as long. Plain addresses become invalid. A second call does nothing.
+ * Frees the memory now. Tensors in it are released with it; `GBytes` and DLPack tensors of the same memory stay valid,
+ * and keep it until they are freed. Plain addresses become invalid. A second call does nothing.
  */
 void
 ortrain_storage_release (OrtrainStorage *self)

@@ -37,7 +37,7 @@ struct _OrtrainTensorDevice
   GMutex mutex; /* held by each call of funcs */
 };
 
-/* What is open now; NULL: there is none. Transfer full. */
+/* An open device; NULL: no such device is open. Transfer full. */
 OrtrainTensorDevice *ortrain_tensor_device_find (const char *name);
 OrtrainTensorDevice *ortrain_tensor_device_find_dlpack (gint32 type, gint32 id);
 /* Transfer full: one of the same name that is open already, or else a copy of description, which then owns its data. */

@@ -67,7 +67,7 @@ ortrain_tensor_device_ref (OrtrainTensorDevice *self)
 void
 ortrain_tensor_device_unref (OrtrainTensorDevice *self)
 {
-  /* under the lock: nobody finds what is about to go */
+  /* under the lock: nobody finds a device that is about to be freed */
   g_mutex_lock (&lock);
   const gboolean last = g_atomic_ref_count_dec (&self->ref_count);
   if (last)

@@ -196,7 +196,7 @@ ortrain_tensor_dict_set (OrtrainTensorDict *self, const char *name, OrtrainTenso
  *
  * Looks up a tensor by its name.
  *
- * Returns: (transfer none) (nullable): the tensor, owned by the dict, or %NULL if there is none
+ * Returns: (transfer none) (nullable): the tensor, owned by the dict, or %NULL if it has no tensor of that name
  */
 OrtrainTensor *
 ortrain_tensor_dict_get (OrtrainTensorDict *self, const char *name)
@@ -229,7 +229,7 @@ ortrain_tensor_dict_contains (OrtrainTensorDict *self, const char *name)
  * @self: a set of tensors
  * @name: a name
  *
- * Removes a tensor; those behind it move up.
+ * Removes a tensor; the tensors after it move up.
  *
  * Returns: %FALSE if there was none of that name
  */

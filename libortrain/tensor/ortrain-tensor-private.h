@@ -24,10 +24,11 @@ gboolean ortrain_tensor_check_released (OrtrainTensor *self, GError **error); /*
 gboolean ortrain_tensor_read (OrtrainTensor *self, gsize offset, gpointer destination, gsize n_bytes, GError **error);
 /* A copy in the memory of a device. */
 OrtrainTensor *ortrain_tensor_copy_to_device (OrtrainTensor *self, OrtrainTensorDevice *device, GError **error);
-/* One element as a double; NaN where there is none. For contents whose file is checked by whoever reads all of them. */
+/* One element as a double; NaN if there is no such element. For contents whose file is checked by whoever reads all of
+ * them. */
 double ortrain_tensor_peek_scalar (OrtrainTensor *self, gint64 index);
-/* The same as an integer: exact for integers, the nearest towards 0 of other numbers, within the range of int64; 0 where
- * there is none. */
+/* The same as an integer: exact for integers, the nearest towards 0 of other numbers, within the range of int64; 0 if
+ * there is no such element. */
 gint64 ortrain_tensor_peek_int (OrtrainTensor *self, gint64 index);
 /* Whether the contents are those of a mapped file, which others may change. */
 gboolean ortrain_tensor_is_mapped (OrtrainTensor *self);
@@ -46,7 +47,8 @@ OrtrainTensor *ortrain_tensor_new_without_contents (OrtrainDType dtype, const gi
 OrtrainTensor *ortrain_tensor_repeat (OrtrainTensor *self, const gint64 *dims, GError **error);
 /* Whether nobody else holds the tensor, its storage, or anything that was handed out of it. */
 gboolean ortrain_tensor_is_exclusive (OrtrainTensor *self);
-/* Another tensor in the same memory, of the host, which stays when this one is released; NULL if there is none. */
+/* Another tensor in the same memory, of the host, which stays when this one is released; NULL if that is not
+ * possible. */
 OrtrainTensor *ortrain_tensor_snapshot (OrtrainTensor *self);
 /* Real numbers and booleans: what can be converted. */
 gboolean ortrain_dtype_is_convertible (OrtrainDType dtype);

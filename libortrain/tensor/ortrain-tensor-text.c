@@ -26,7 +26,7 @@ ortrain_tensor_to_string (OrtrainTensor *self)
     g_string_append (s, " (released)");
   else
     {
-      /* a tensor on a device may be large: no more than what is shown is copied */
+      /* a tensor on a device may be large: only the shown elements are copied */
       head = ortrain_tensor_take (self->dtype, &shown, 1, shown, (gsize) shown * ortrain_dtype_get_size (self->dtype),
                                   g_object_ref (self->storage), self->offset);
       host = ortrain_tensor_to_host (head, NULL);

@@ -68,7 +68,7 @@ ortrain_tensor_copy_to_device (OrtrainTensor *self, OrtrainTensorDevice *device,
                               g_steal_pointer (&storage), 0);
 }
 
-/* One axis, and within it the next: returns the first byte after what was written. */
+/* One axis, and within it the next: returns the first byte after the output. */
 static guint8 *
 repeat_axis (guint8 *out, const guint8 *in, const gint64 *from, const gint64 *to, gsize n_axes, gsize size)
 {

@@ -479,7 +479,7 @@ ortrain_tensor_dup_ints (OrtrainTensor *self, gsize *n)
   gconstpointer data = ortrain_tensor_peek (self);
   if (data == NULL || self->rank > 1 || (self->dtype != ORTRAIN_DTYPE_INT64 && self->dtype != ORTRAIN_DTYPE_INT32))
     return NULL;
-  /* what decides a shape is short */
+  /* tensors that decide a shape are short */
   gint64 *ints = self->n_elements <= 1024 ? g_new (gint64, MAX (self->n_elements, 1))
                                           : g_try_new (gint64, (gsize) self->n_elements);
   if (ints == NULL)
