@@ -7,7 +7,7 @@
  * it, which the session holds and each update writes: it is rounded once for each update, not once for each use. Without
  * them, the parameter itself is of 16 bits. */
 
-/* Parameters that are stored in 16 bits become float32, with a Cast behind them. */
+/* Parameters that are stored in 16 bits become float32, followed by a Cast. */
 gboolean ortrain_low_precision_copies_widen (OrtrainGraph *graph, GError **error);
 
 /* Without master weights: the parameters that `graph` reads in 16 bits are of that type; notes it in parameters, of

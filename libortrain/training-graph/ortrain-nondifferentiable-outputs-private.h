@@ -23,7 +23,7 @@ guint *ortrain_graph_find_blocked (OrtrainGraph *graph);
 /* Unmarks those outputs of a sorted graph, but for that with ROLE_LOSS, and adds a note about each to the graph. */
 void ortrain_graph_drop_blocked_outputs (OrtrainGraph *graph);
 
-/* The graph of a model whose graph cannot be built as a whole: of its outputs that do not depend on operators that are
- * not known, and of `values` (NULL-terminated names of any values of the file), which are no outputs of the result. Its
- * notes say what was left out, and why. transfer full; NULL with the reason why there is no graph of `values`. */
+/* The graph of a model whose graph cannot be built as a whole: of its outputs that do not depend on unknown operators,
+ * and of `values` (NULL-terminated names of any values of the file), which are no outputs of the result. Its notes list
+ * the outputs that were left out, and why. transfer full; NULL with the reason why there is no graph of `values`. */
 OrtrainGraph *ortrain_model_make_known_graph (OrtrainModel *model, const char *const *values, GError **error);

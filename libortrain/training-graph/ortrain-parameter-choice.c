@@ -93,7 +93,8 @@ find_patterns_of_weights (Choice *self, const GArray *roles)
     }
 }
 
-/* constant: why a tensor that is no weight is none; or NULL if it cannot be trained. why: because of this, or NULL */
+/* constant: why a tensor that is not a weight is not one; or NULL if it cannot be trained. why: because of this, or
+ * NULL */
 static gboolean
 fits (Choice *self, const OrtrainValue *value, gboolean is_weight, const char *constant, const char *why)
 {

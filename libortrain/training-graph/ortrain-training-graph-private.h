@@ -17,7 +17,7 @@ typedef struct
   char *scoped_name;      /* or NULL */
   OrtrainTensor *initial; /* contents in the file */
   OrtrainDType dtype;     /* in the session; the file's may have 16 bits, or more than this */
-  char *copy;             /* name of its copy in 16 bits, which operators read; NULL: there is none */
+  char *copy;             /* name of its copy in 16 bits, which operators read; NULL: no copy */
   OrtrainDType copy_dtype;
   char *gradient;     /* name of its gradient in the training graph; NULL for a buffer */
   GStrv states;       /* names of the optimizer's states of it in the training graph, or NULL */
@@ -67,12 +67,12 @@ typedef struct
   char *loss;                    /* name of the trained scalar in `training` */
   char *loss_weight;             /* name of the weight of a step, in the type of the loss; or NULL */
   char *scalars;                 /* names of what an update reads in `training`, or NULL … */
-  char *loss_scale;              /* … of what the loss is multiplied by, and of … */
+  char *loss_scale;              /* … of the factor of the loss, and of … */
   char *good_steps, *overflows;  /* … what the scaler counts; or NULL */
   char *tolerated;               /* … also overflows at which the scale stays; or NULL */
   char *norm;                    /* … and of its results: the norm of all gradients, or NULL; */
-  char *broken, *broken_at_once; /* the first parameter that is not finite behind the update, or behind the backward
-                                    pass, or NULL */
+  char *broken, *broken_at_once; /* the first parameter that is not finite after the update, or after the backward pass,
+                                    or NULL */
   gboolean immediate;            /* some parameters are */
   char *evaluation_loss_name;    /* and in `evaluation_loss` */
   GStrv each_loss;               /* there, where there are several: the names of each, without its weight; or NULL */
@@ -80,7 +80,7 @@ typedef struct
   char **targets;                    /* names of the inputs that losses added; NULL-terminated */
   GStrv outputs;                     /* of the model */
   OrtrainRecomputeReport *recompute; /* NULL: nothing was asked for */
-  GStrv notes;                       /* for people: what was decided about the losses and the outputs */
+  GStrv notes;                       /* for people: decisions about the losses and the outputs */
 } OrtrainTrainingGraph;
 
 /* model_graph is not changed. padding_rows: what ortrain_padding_rows_find() gave; the options go before it. detached: what

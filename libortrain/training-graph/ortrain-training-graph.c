@@ -103,8 +103,7 @@ put_in_file_form (OrtrainGraph *graph, GError **error)
 /* ---- how layers behave while training ---- */
 
 /* A layer with running statistics → its training form, whose outputs from 1 on are the next statistics, and then what
- * its gradient needs. A buffer that several nodes share moves through them in order; the last of its updates is what is
- * kept. */
+ * its gradient needs. A buffer that several nodes share is updated by them in order; the last update is kept. */
 static gboolean
 train_statistics (OrtrainGraph *graph, GHashTable *current, OrtrainNode *node, GError **error)
 {
@@ -310,7 +309,7 @@ weigh_loss (OrtrainTrainingGraph *self, OrtrainValue *loss, GError **error)
   return ortrain_ops_infer_node (node, error) ? ortrain_node_output (node, 0) : NULL;
 }
 
-/* What the gradients are computed of: the loss times the scale. */
+/* The value whose gradients are computed: the loss times the scale. */
 static OrtrainValue *
 scale_loss (OrtrainTrainingGraph *self, OrtrainValue *loss, GError **error)
 {
@@ -547,7 +546,7 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
   if (!ortrain_parameter_ties_apply (base, options, self->ties, notes, error) ||
       !stop_gradients (base, options, detached, notes, error))
     return NULL;
-  /* What the loss depends on is found in a copy that has the losses. */
+  /* The dependencies of the loss are found in a copy that has the losses. */
   {
     g_autoptr (OrtrainGraph) probe = ortrain_graph_clone (base);
     OrtrainValue *loss =

@@ -12,5 +12,5 @@
 void ortrain_update_rule_init (OrtrainUpdateRule *rule, OrtrainTrainingOptions *options, OrtrainOptimizer *optimizer,
                                gboolean has_fp16, OrtrainImmediateUpdates when);
 
-/* Adds the nodes to self->training, and says in self what their values are called. */
+/* Adds the nodes to self->training, and stores the names of their values in self. */
 gboolean ortrain_update_graph_add (OrtrainTrainingGraph *self, const OrtrainUpdateRule *rule, GError **error);

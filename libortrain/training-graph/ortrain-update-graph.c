@@ -4,7 +4,7 @@
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
 
-/* Of immediate updates: tensors with no more elements share a node, larger ones move as soon as they can. */
+/* For immediate updates: tensors with no more elements share a node, larger ones are updated as soon as possible. */
 #define SMALL_TENSOR 32768
 
 static void
@@ -233,7 +233,8 @@ find_reason (const OrtrainUpdateRule *rule)
   return rule->undecided ? "steps of your own may read them, as immediate-updates is auto" : "immediate-updates is off";
 }
 
-/* Which parameters move at once. The gradient of rows of padding is put to zero behind the backward pass. */
+/* Chooses the parameters that are updated during the backward pass. The gradient of rows of padding is set to zero
+ * after the backward pass. */
 static void
 choose_immediate (OrtrainTrainingGraph *self, const OrtrainUpdateRule *rule)
 {
@@ -258,7 +259,7 @@ choose_immediate (OrtrainTrainingGraph *self, const OrtrainUpdateRule *rule)
     }
 }
 
-/* What of the state is in 8 bits. */
+/* Notes that the optimizer's state is in 8 bits, and names the parameters whose state is not. */
 #define MAX_NAMED 8
 
 static void
