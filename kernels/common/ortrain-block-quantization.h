@@ -9,8 +9,8 @@
 /* Moments of optimizers in 8 bits, block by block: Dettmers, Lewis, Shleifer and Zettlemoyer, "8-bit Optimizers via
  * Block-wise Quantization" (arXiv:2110.02861). A code says which share of the largest magnitude of its block a number
  * is. Shares are dense near the largest and reach down seven decades: decade i, from 0.1 · 10^(i - 6) to 10^(i - 6) for
- * i = 0 … 6, is cut into 2^i equal parts where codes have a sign, into 2^(i + 1) where they have none, and a code is the
- * centre of its part. Beside those, there are 0 and exactly 1.
+ * i = 0 … 6, is cut into 2^i equal parts where codes have a sign, into 2^(i + 1) where they have none, and a code is
+ * the centre of its part. In addition, there are 0 and exactly 1.
  *
  * With a sign, codes are whole numbers of two's complement, but for 128, which is 1: -127 … 128, 0 is zero. Without, they
  * are 0 … 255: zero, 254 parts, 1. Codes of larger numbers are larger.
@@ -38,8 +38,8 @@ ortrain_block_greatest (float x, float y)
   return y > x ? y : x;
 }
 
-/* share: 0 … 1. Returns 0.89 … 128: part k of decade i begins at 2^i + k. What is no number, which only a block has whose
- * scale is none, is 0. */
+/* share: 0 … 1. Returns 0.89 … 128: part k of decade i begins at 2^i + k. NaN, which occurs only in a block whose scale
+ * is NaN, gives 0. */
 ORTRAIN_FUNCTION float
 ortrain_block_position (float share)
 {
@@ -74,8 +74,8 @@ ortrain_block_share (float position)
 #undef ORTRAIN_BLOCK_LAST_LINE
 #undef ORTRAIN_BLOCK_INVERSE
 
-/* Magnitudes as bits grow as magnitudes do, and what is no number is above all: a block with one has no scale, and
- * decodes to what is no number. */
+/* Bit patterns of magnitudes are ordered as magnitudes are, and NaN is above all: the scale of a block with a NaN is
+ * NaN, and its elements decode to NaN. */
 ORTRAIN_FUNCTION uint32_t
 ortrain_block_magnitude (float x)
 {
@@ -105,7 +105,7 @@ ortrain_block_scale (uint32_t most)
   return ortrain_f32_from_bits (most > 0u && most < 0x00800000u ? 0x00800000u : most);
 }
 
-/* What numbers are multiplied with to be shares. */
+/* The factor that turns numbers into shares. */
 ORTRAIN_FUNCTION float
 ortrain_block_factor (float scale)
 {
@@ -120,8 +120,9 @@ ortrain_block_encode_signed (float x, float factor)
   return (uint8_t) (x < 0.0f ? -(code < 127 ? code : 127) : code);
 }
 
-/* x: a second moment, not negative. One that is not zero never becomes zero: the step is divided by its root, and would
- * be as large as what is then left, epsilon, is small. It has the smallest code at least, and the step is too small. */
+/* x: a second moment, not negative. A number that is not zero never becomes zero: the step is divided by its root, and
+ * without it only epsilon would be left in the denominator, so that the step would be too large. It gets at least the
+ * smallest code, which makes the step too small instead. */
 ORTRAIN_FUNCTION uint8_t
 ortrain_block_encode_unsigned (float x, float factor)
 {

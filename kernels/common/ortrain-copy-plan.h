@@ -250,8 +250,8 @@ ortrain_copy_slice_fits (guint rank, const gint64 *slice, const gint64 *dims, co
   return low >= 0 && high < n;
 }
 
-/* whole: what is cut, part: the slice; first_input: the operand `starts`, before ends, axes and steps. reverse: from the
- * slice to the whole, the gradient. */
+/* whole: the sliced tensor, part: the slice; first_input: the operand `starts`, before ends, axes and steps. reverse:
+ * from the slice to the whole, the gradient. */
 static inline const char *
 ortrain_copy_plan_init_slice (OrtrainCopyPlan *plan, const OrtrainKernelSetup *setup, gsize size,
                               const OrtrainOperand *whole, const OrtrainOperand *part, guint first_input,

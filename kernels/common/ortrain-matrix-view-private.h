@@ -16,7 +16,7 @@ typedef struct
 /* perm: of so many dimensions; NULL: as they are stored. FALSE: it does not fit the operand. */
 gboolean ortrain_matrix_view_init (OrtrainMatrixView *self, const OrtrainOperand *operand, const gint64 *perm,
                                    gsize n_perm);
-/* Of a result that is stored through a permutation. */
+/* A view of a result that is stored through a permutation. */
 gboolean ortrain_matrix_view_init_result (OrtrainMatrixView *self, const OrtrainOperand *operand, const gint64 *perm,
                                           gsize n_perm);
 /* A dimension of one element becomes dimension `at`. */

@@ -134,7 +134,7 @@ ortrain_matrix_view_find_leading (const OrtrainMatrixView *self, gboolean *is_tr
   return *leading >= (*is_transposed ? rows : columns);
 }
 
-/* Of the matrix for product number `index`. */
+/* The offset of the matrix for product number `index`. */
 static gint64
 find_offset (const OrtrainMatrixView *self, const gint64 *batch, guint rank, gint64 index)
 {

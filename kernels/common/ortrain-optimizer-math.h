@@ -39,8 +39,8 @@ typedef struct
 typedef enum
 {
   ORTRAIN_ADAM_L2,           /* the decay is added to the gradient: Adam */
-  ORTRAIN_ADAMW_DECAY_FIRST, /* w is decayed, then moved; epsilon stands beside the corrected root (PyTorch's AdamW) */
-  ORTRAIN_ADAMW_DECAY_LAST,  /* w is moved, then decayed; epsilon stands beside the raw root (Hugging Face's AdamW) */
+  ORTRAIN_ADAMW_DECAY_FIRST, /* w is decayed, then moved; epsilon is added to the corrected root (PyTorch's AdamW) */
+  ORTRAIN_ADAMW_DECAY_LAST,  /* w is moved, then decayed; epsilon is added to the raw root (Hugging Face's AdamW) */
 } OrtrainAdamMode;
 
 /* step counts from 1. Without bias correction the corrections are 1. */
@@ -71,7 +71,7 @@ ortrain_adam_math (OrtrainAdamMode mode, double lr, double beta1, double beta2, 
   return c;
 }
 
-/* ONNX's Adam (ai.onnx.preview.training): epsilon beside the raw root, L2 before, a factor after; step 0: no
+/* ONNX's Adam (ai.onnx.preview.training): epsilon added to the raw root, L2 before, a factor after; step 0: no
  * correction. */
 ORTRAIN_FUNCTION OrtrainAdamMath
 ortrain_adam_math_onnx (double lr, double step, double alpha, double beta, double epsilon, double norm_coefficient,

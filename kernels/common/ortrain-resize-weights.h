@@ -137,7 +137,7 @@ ortrain_resize_clamp (gint64 i, gint64 n)
   return i < 0 ? 0 : i >= n ? n - 1 : i;
 }
 
-/* The filter's weight of tap t for a place `ratio` behind an element, before it is made one of a sum of 1. */
+/* The weight of tap t of the filter, at the distance `ratio` after an element; not yet normalized to a sum of 1. */
 ORTRAIN_FUNCTION double
 ortrain_resize_weigh (const OrtrainResizeMode *mode, const OrtrainResizeAxis *axis, gint64 base, double ratio, guint t)
 {
@@ -148,7 +148,8 @@ ortrain_resize_weigh (const OrtrainResizeMode *mode, const OrtrainResizeAxis *ax
   return mode->kind == ORTRAIN_RESIZE_CUBIC ? ortrain_resize_cubic (distance, mode->cubic_a) : near > 0 ? near : 0;
 }
 
-/* Of output element j: indices, weights: [taps]. FALSE: it lies outside of the region that may be read, and has none. */
+/* For output element j: indices, weights: [taps]. FALSE: it lies outside of the region that may be read, and has no
+ * taps. */
 ORTRAIN_FUNCTION gboolean
 ortrain_resize_axis_get (const OrtrainResizeMode *mode, const OrtrainResizeAxis *axis, gint64 j, gint64 *indices,
                          double *weights)

@@ -3,9 +3,9 @@
 
 #include "core/ortrain-float-private.h"
 
-/* Stochastic rounding of parameters that exist in bfloat16 alone: up with the probability of what is cut off, so that
- * small steps add up on average. Philox gives the bits, keyed by the seed, the number of the update and the parameter:
- * element i takes word i % 4 of block i / 4. */
+/* Stochastic rounding of parameters that exist in bfloat16 alone: up with a probability equal to the fraction that is
+ * cut off, so that small steps add up on average. Philox gives the bits, keyed by the seed, the number of the update
+ * and the parameter: element i takes word i % 4 of block i / 4. */
 
 /* The number of a parameter in the place of that of a node, which counts from the other end. */
 ORTRAIN_FUNCTION uint32_t

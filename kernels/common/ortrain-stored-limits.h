@@ -3,9 +3,9 @@
 
 #include "core/ortrain-float-private.h"
 
-/* Activations of a cell whose inputs are limited by `clip`: the backward pass recognizes what was limited by its value, that
- * of a bound, in whatever type it was stored. What was not limited, but would be rounded to a bound in 16 bits, is stored as
- * the number next to it. */
+/* Activations of a cell whose inputs are limited by `clip`: the backward pass recognizes limited elements by their
+ * value, which equals a bound in the type that it was stored in. An element that was not limited, but would be rounded
+ * to a bound in 16 bits, is stored as the number next to the bound. */
 
 ORTRAIN_FUNCTION int
 ortrain_is_stored_bound_f32 (float y, float bound)
