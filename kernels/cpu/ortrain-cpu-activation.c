@@ -3,7 +3,7 @@
 
 /* Activations and their gradients. A gradient's operands are dy and then y or x, as the operator's row says. */
 
-/* Loops over floats and doubles with a formula of ortrain-formulas.h; `...` are its arguments behind x. */
+/* Loops over floats and doubles with a formula of ortrain-formulas.h; `...` are its arguments after x. */
 #define ACTIVATION(loop, formula, ...)                                                                                 \
   ORTRAIN_TILE_UNARY_PARAM (loop##_f32, float, float, ortrain_f32_##formula (x __VA_OPT__ (, ) __VA_ARGS__))           \
   ORTRAIN_TILE_UNARY_PARAM (loop##_f64, double, double, ortrain_f64_##formula (x __VA_OPT__ (, ) __VA_ARGS__))         \
@@ -28,7 +28,7 @@ ACTIVATION (mish, mish)
 ACTIVATION (swish, swish, k0)
 ACTIVATION (shrink, shrink, k0, k1)
 
-/* The same of dy and the other operand; `...` are the arguments behind both. */
+/* The same for dy and the other operand; `...` are the arguments after both. */
 #define GRADIENT(loop, formula, ...)                                                                                   \
   ORTRAIN_TILE_BINARY (loop##_f32, float, float, ortrain_f32_##formula (x, y __VA_OPT__ (, ) __VA_ARGS__))             \
   ORTRAIN_TILE_BINARY (loop##_f64, double, double, ortrain_f64_##formula (x, y __VA_OPT__ (, ) __VA_ARGS__))           \

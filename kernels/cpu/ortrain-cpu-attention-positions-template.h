@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Included by ortrain-cpu-attention-template.h: the terms that relative attention has more. No include guard. */
 
-/* Of one head: rows [first, first + n) of the keys or queries of positions, and products with them, [., n]. */
+/* Positions of one head: rows [first, first + n) of their keys or queries, and products with them, [., n]. */
 typedef struct
 {
   const AttentionPositions *plan;
@@ -25,7 +25,8 @@ R (read_positions) (const AttentionRun *run, guint i, gint64 h, REAL *p, R (Posi
    p + positions->side.buffer);
 }
 
-/* Of a head: what its blocks of queries share. The products of all keys with the queries of positions: [keys, n]. */
+/* The data of a head that its blocks of queries share. The products of all keys with the queries of positions: [keys,
+ * n]. */
 static void
 R (start_positions) (const AttentionRun *run, gint64 b, gint64 h, REAL *p, R (Positions) * of_keys,
                      R (Positions) * of_queries)

@@ -2,7 +2,8 @@
 /* Included once per width by ortrain-cpu-attention.c, with REAL, R(name), EXP(x) and GEMM defined. No include guard. */
 
 /* The keys [first, last) that some row of a query block may look at, for each part of the mask that is not the same
- * everywhere. Masked scores vanish exactly beside any other; a block with a row that has no other is left whole. */
+ * everywhere. Masked scores vanish exactly next to any score that is not masked; a block with a row of masked scores
+ * only keeps all its keys. */
 static void
 R (range_units) (gpointer data, gint64 begin, gint64 end, guint worker)
 {
@@ -148,7 +149,7 @@ R (read_tile) (R (Tile) * self, const OrtrainRows *operand, const AttentionOpera
   for (gint64 r = held; r < n; r++)
     {
       const gint64 row = at + (first + r) * shape->pitch;
-      /* what lies behind is the row of the next head where heads are packed, and of this one where not */
+      /* the next row in memory belongs to the next head where heads are packed, and to this one where not */
       for (gint64 i = 0; i < shape->width; i += 32)
         __builtin_prefetch ((const guint16 *) operand->data + row + shape->width + i);
       ortrain_rows_widen (operand, row, shape->width, (float *) buffer + r * shape->width);
@@ -173,7 +174,7 @@ static R (Tile) R (open_tile) (const OrtrainRows *operand, const AttentionOperan
   return self;
 }
 
-/* Rounds what was computed in a buffer. */
+/* Rounds the results that were computed in a buffer. */
 static void
 R (close_tile) (const R (Tile) * self, const OrtrainRows *operand, const AttentionOperand *shape, gint64 at)
 {
@@ -265,8 +266,8 @@ R (softmax_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64
   return lse;
 }
 
-/* One query block of one head: scores [rows, keys] live in the worker's scratch memory only, and so does what is widened,
- * a tile of keys at a time. */
+/* One query block of one head: scores [rows, keys] live in the worker's scratch memory only, and so do widened
+ * operands, a tile of keys at a time. */
 static void
 R (forward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
 {
@@ -324,10 +325,9 @@ R (forward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
     }
 }
 
-/* One row: scores x [keys] become probabilities again, their gradient dx that of the products q·k, and with positions that
- * of the scores (NULL: not wanted).
- * dbias: where the gradients of the slice of the bias are summed, or NULL. factors: what dx is dropped by, or
- * NULL. */
+/* One row: scores x [keys] become probabilities again, their gradient dx that of the products q·k, and with positions
+ * that of the scores (NULL: not wanted). dbias: where the gradients of the slice of the bias are summed, or NULL.
+ * factors: those of dropout for dx, or NULL. */
 static inline void
 R (softmax_grad_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 first, REAL *x, REAL *dx,
                       gint64 keys, REAL *dbias, const REAL *factors)
@@ -360,7 +360,7 @@ R (softmax_grad_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, g
       ORTRAIN_INDEPENDENT
       for (gint64 j = 0; j < keys; j++)
         dx[j] = x[j] * (dx[j] - dot) * scale;
-      if (plan->fills) /* what was replaced has no gradient */
+      if (plan->fills) /* replaced scores have no gradient */
         {
           const gint64 at = b * plan->mask.batch + h * plan->mask.head + row * plan->mask.row + first * plan->mask.key;
           const guint8 *restrict mask = (const guint8 *) run->mask.data + at;

@@ -6,19 +6,20 @@
 #include "ortrain-cpu-philox.h"
 #include "ortrain-cpu-rows.h"
 
-/* Scaled dot product attention, softmax (scale · q·kᵀ + mask + bias) · v, in blocks of queries: the scores of a block stay
- * in the cache and are never written to memory. The forward pass keeps one number per row (lse), the backward pass makes
- * the probabilities again from it. Keys that a block cannot see (causal masks, padding) are not computed. Operands are
- * [batch, heads, length, width], or [batch, length, heads, width] where `packed` says so: rows then lie further apart,
- * and the transposes around attention are not needed. Every operand has a type of its own; of 16 bits are widened the
- * queries of a block and a tile of keys, and the gradients of keys and values are summed in float32 for a head. The
- * gradient of the bias is summed in its own shape: over what it is broadcast along, always in the same order.
+/* Scaled dot product attention, softmax (scale · q·kᵀ + mask + bias) · v, in blocks of queries: the scores of a block
+ * stay in the cache and are never written to memory. The forward pass keeps one number per row (lse), the backward pass
+ * makes the probabilities again from it. Keys that a block cannot see (causal masks, padding) are not computed.
+ * Operands are [batch, heads, length, width], or [batch, length, heads, width] where `packed` says so: rows then lie
+ * further apart, and the transposes around attention are not needed. Every operand has a type of its own; with 16 bits,
+ * the queries of a block and a tile of keys are widened, and the gradients of keys and values are summed in float32 for
+ * a head. The gradient of the bias is summed in its own shape: over the axes that it is broadcast along, always in the
+ * same order.
  *
  * Relative attention has two terms more, as DeBERTa defines them: key_scale · q·position_keysᵀ, of which each score reads
  * the column that key_index says, and query_scale · k·position_queriesᵀ, likewise. Their products are [block, positions]
  * and [keys, positions]; scores are gathered from them in the cache, and gradients added to them there. */
 
-#define MASKED -1e30       /* what is added to a score that must not count */
+#define MASKED -1e30       /* added to a masked score */
 #define LOST -1e3          /* below this, lse holds too few digits of the logarithm of a sum: all of a row is masked */
 #define ATTENTION_TILE 512 /* keys that are widened at once */
 #define SHARED_UNITS 8     /* units of work, at least, where gradients are summed over batch or heads */
@@ -30,7 +31,7 @@ typedef enum
   MASK_ADD,
 } MaskKind;
 
-/* What is added to scores: [batch, heads, queries, keys], or 1 in place of any of these. */
+/* An operand that is added to scores: [batch, heads, queries, keys], or 1 in place of any of these. */
 typedef struct
 {
   MaskKind kind;
@@ -40,7 +41,7 @@ typedef struct
 typedef struct
 {
   gint64 start, batch_step, head_step, pitch, width; /* in elements */
-  gsize buffer;                                      /* of what is widened, in a thread's scratch memory */
+  gsize buffer;                                      /* of the widened operand, in a thread's scratch memory */
 } AttentionOperand;
 
 /* Keys or queries of positions, [1, heads, positions, width], and the index [queries, keys] of the position that a score
@@ -68,7 +69,7 @@ enum
 typedef struct
 {
   gboolean used, has_node;
-  guint input; /* the ratio; behind it is `training` */
+  guint input; /* the ratio; the next input is `training` */
   guint32 node;
   OrtrainDType dtype; /* of the ratio */
   gsize factors;      /* of one row, in a thread's scratch memory */
@@ -117,8 +118,8 @@ typedef struct
   gpointer scratch, sums;
   gboolean drops;
   OrtrainPhiloxKey key;
-  guint32 threshold;   /* what is drawn below it is dropped */
-  double kept;         /* factor of what is not */
+  guint32 threshold;   /* elements with a smaller random number are dropped */
+  double kept;         /* factor of the other elements */
   guint64 accumulates; /* bit k: output k */
 } AttentionRun;
 
@@ -363,7 +364,7 @@ reserve_tiles (AttentionPlan *plan, const OrtrainOperand *const *operands, gbool
   reserve (plan, &plan->dv_buffer, out[plan->is_packed ? 0 : 2], plan->n_keys, plan->v.width);
 }
 
-/* NULL: there is none. */
+/* NULL: absent. */
 static const OrtrainOperand *
 get_optional (const OrtrainOperand *operands, guint n, guint i)
 {
@@ -386,7 +387,7 @@ plan_dropout (AttentionPlan *plan, OrtrainKernelSetup *setup, guint input)
     plan->scratch_elements += ((gsize) plan->n_keys + 15) & ~(gsize) 15;
 }
 
-/* FALSE: the ratio is none. */
+/* FALSE: the ratio is not valid. */
 static gboolean
 start_dropout (const OrtrainKernelCall *call, AttentionRun *run)
 {
@@ -409,9 +410,9 @@ start_dropout (const OrtrainKernelCall *call, AttentionRun *run)
   return TRUE;
 }
 
-/* q, k, v, all the same operand where it is packed; first: the number of the mask, behind which there may be a bias;
- * positions: that of the keys of positions, behind which are their queries and both indices, or 0; matrices: how many
- * blocks of scores a thread holds. */
+/* q, k, v, all the same operand where it is packed; first: the number of the mask, which a bias may follow; positions:
+ * that of the keys of positions, which their queries and both indices follow, or 0; matrices: how many blocks of scores
+ * a thread holds. */
 static gboolean
 build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, guint first, guint positions,
             guint matrices, GError **error)
@@ -598,8 +599,8 @@ attention_run (const OrtrainKernelCall *call)
     }
   if (!start_run (call, &run))
     return;
-  /* blocks of one head share what is widened of its keys and values, where there are heads enough for all threads, and
-   * its products with positions */
+  /* blocks of one head share its widened keys and values, if there are enough heads for all threads, and its products
+   * with positions */
   const gint64 heads = plan->batch * plan->heads;
   const gint64 grain = plan->is_relative || (plan->types.narrow && heads >= 32) ? plan->n_blocks : 1;
   ortrain_parallel_for (ortrain_cpu_get_pool (call), heads * plan->n_blocks, grain, CALL (plan, forward_units), &run);

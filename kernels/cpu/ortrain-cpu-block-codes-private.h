@@ -62,7 +62,7 @@ static const float block_offsets[16] = {
 
 #define SELECT(table, k) _mm512_permutexvar_ps (k, _mm512_loadu_ps (table))
 
-/* Of what is no number, that of 0. */
+/* NaN gets the position of 0. */
 static inline __m512
 block_positions (__m512 share)
 {

@@ -48,7 +48,7 @@ typedef struct
   gint64 large[3], small[3], pad[3];
   dnnl_primitive_t product;
   dnnl_primitive_t reorder[N_OPERANDS]; /* to the layout that the product takes, or from it; NULL: it takes ONNX's */
-  dnnl_primitive_t reorder_add;         /* the same for the result, added to what is there */
+  dnnl_primitive_t reorder_add;         /* the same for the result, added to the output's contents */
   dnnl_memory_desc_t chosen[N_OPERANDS];
   struct
   {

@@ -10,7 +10,7 @@
 typedef struct _OrtrainConvLibrary OrtrainConvLibrary;
 
 /* NULL: oneDNN is absent, has no specialised code for this convolution, or would take more than `own_cycles`; or, with
- * *no_memory, there is no memory for what is prepared. */
+ * *no_memory, there is no memory for the prepared data. */
 OrtrainConvLibrary *ortrain_cpu_conv_library_new (const OrtrainConvProblem *problem, double own_cycles,
                                                   gboolean *no_memory);
 void ortrain_cpu_conv_library_free (OrtrainConvLibrary *self);

@@ -9,7 +9,7 @@ mixed_at (const void *data, OrtrainDType dtype, gint64 i)
   return (const guint8 *) data + i * (ortrain_dtype_is_half (dtype) ? 2 : 4);
 }
 
-/* What is widened, in a thread's part of the workspace. */
+/* Widened operands, in a thread's part of the workspace. */
 typedef struct
 {
   float *begin, *end; /* of the channel and its margins */
@@ -20,7 +20,7 @@ typedef struct
   gint64 channel_index; /* that is there, -1: none */
 } Wide;
 
-/* The block's rows begin in what is widened, from now on. */
+/* From now on, the block's rows begin in the widened source. */
 static Wide
 wide_begin (const OrtrainConv *conv, const OrtrainConvPhase *phase, Block_f32 *block, char *memory)
 {
@@ -56,7 +56,7 @@ wide_load (Wide *self, const OrtrainConv *conv, gint64 n_images, gint64 index, c
     }
 }
 
-/* [n] from channel0; it stays behind what rows are widened into. */
+/* [n] from channel0; stored after the rows' widened elements. */
 static const float *
 wide_get_bias (const Wide *self, const OrtrainConv *conv, const void *bias, gint64 channel0, gint64 n)
 {

@@ -78,7 +78,7 @@ read_geometry (const OrtrainKernelSetup *setup, const OrtrainOperand *weights, c
       gboolean upper = g_str_equal (auto_pad, "SAME_UPPER"), same = upper || g_str_equal (auto_pad, "SAME_LOWER");
       if (same || output_shape)
         {
-          /* What is missing for the sizes that are already known. */
+          /* The padding that is missing for the sizes that are already known. */
           gint64 total = (small->dims[2 + i] - 1) * geometry->stride[at] + extent - large->dims[2 + i];
           if (transposed)
             total += output_padding != NULL ? output_padding[i] : 0;

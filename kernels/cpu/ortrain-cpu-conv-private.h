@@ -63,8 +63,8 @@ typedef struct
   gint64 row_cuts;    /* of the rows of dest channels */
   gint64 first_chunk; /* of all phases' chunks */
   gboolean direct;    /* blocks are written where they belong, without a detour */
-  /* The grid is as large as the source and steps are 1: what a tap sees is the source shifted, without what falls off
-   * the edges. For small planes the latter is a mask per tap, [n_taps][mask_stride] bits of all ones or zeros. */
+  /* The grid is as large as the source and steps are 1: a tap reads the source shifted, without the elements that fall
+   * off the edges. For small planes those are a mask per tap, [n_taps][mask_stride] bits of all ones or zeros. */
   gboolean shifted;
   gint64 mask_stride;
   void *masks;
@@ -80,7 +80,7 @@ typedef struct
   gsize thread_bytes;
 } OrtrainConvScatter;
 
-/* Up to three taps beside each other, which share what they read. */
+/* Up to three adjacent taps, which share the elements that they read. */
 typedef struct
 {
   gint32 offset[2]; /* of the source's rows */
@@ -92,7 +92,7 @@ typedef struct
 /* Channels of a depthwise convolution, a vector at a time (see ortrain-cpu-conv-blocked-template.h). */
 typedef struct
 {
-  gint64 padded[3], before[3]; /* the source with all that taps see around it, and what of that is in front */
+  gint64 padded[3], before[3]; /* the source with the padding that taps read, and the part of the padding in front */
   gint64 padded_plane;
   gint32 *offsets;         /* of the taps in the padded source, from position 0, in elements */
   OrtrainConvTapRun *runs; /* the same for products, phase after phase */
@@ -128,7 +128,7 @@ typedef struct
   gboolean is_mixed;
   OrtrainDType source_dtype, weights_dtype, dest_dtype, bias_dtype;
   gint64 span_stride, span_margin; /* elements: of one image of a widened channel, and around all of them */
-  gsize span_bytes, row_bytes;     /* of the workspace, per thread, behind the tile */
+  gsize span_bytes, row_bytes;     /* of the workspace, per thread, after the tile */
   gint64 n_images, n_groups;
   gint64 source_channels, dest_channels; /* per group */
   gint64 source[3], dest[3];
@@ -171,11 +171,11 @@ gboolean ortrain_conv_prepare_grad_weight (OrtrainKernelSetup *setup, GError **e
 void ortrain_conv_set_dtypes (OrtrainConv *conv, const OrtrainOperand *source, const OrtrainOperand *dest,
                               const OrtrainOperand *weights, const OrtrainOperand *bias);
 
-/* Of the one product that a convolution is. */
+/* Sets the types of the one product that a convolution is. */
 void ortrain_conv_set_matrix_dtypes (OrtrainConv *conv, OrtrainConvProduct product);
 void ortrain_conv_set_problem_dtypes (const OrtrainConv *conv, OrtrainConvProblem *problem);
 
-/* The workspace of what is widened, added to that of a thread: for the gathered form, and for planes. */
+/* Adds the workspace of widened operands to that of a thread: for the gathered form, and for planes. */
 void ortrain_conv_plan_wide (OrtrainConv *conv, gint64 row_elements, gint64 bias_elements);
 void ortrain_conv_plan_wide_planes (OrtrainConv *conv, gboolean weights);
 

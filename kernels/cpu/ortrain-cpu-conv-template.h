@@ -110,7 +110,7 @@ NAME (gather_shifted) (const OrtrainConv *conv, const OrtrainConvPhase *phase, c
 }
 
 /* One row (c, t) of the gathered matrix for the columns of a block. Whole vectors are copied: `to` has room for one
- * more, and what runs over is overwritten by the next row. */
+ * more, and the surplus is overwritten by the next row. */
 static inline void
 NAME (gather_row) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const NAME (Block) * block,
                    const OrtrainConvTap *tap, const REAL *source, const REAL *source_begin, const REAL *source_end,

@@ -195,7 +195,7 @@ NAME (add_splits) (gpointer data, gint64 begin, gint64 end, guint worker)
     }
 }
 
-/* What one image adds to the sum of a tap: whole vectors to sums, what is left to *total. */
+/* Adds one image's part of the sum of a tap: whole vectors to sums, the remaining elements to *total. */
 static void
 NAME (depthwise_weight_image) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const OrtrainConvTap *tap,
                                const REAL *source, const REAL *dest, NAME (W) * vector_sums, double *total)
@@ -219,7 +219,7 @@ NAME (depthwise_weight_image) (const OrtrainConv *conv, const OrtrainConvPhase *
           sums += *(const NAME (W) *) (y + i) * *(const NAME (W) *) (x + i);
       if (step == 1 && tap->high - tap->low >= CVL && i < tap->high)
         {
-          /* The rest in one vector that overlaps what is done, whose lanes are masked. */
+          /* The rest in one vector that overlaps the finished elements, whose lanes are masked. */
           gint64 at = tap->high - CVL;
           NAME (Bits) v = *(const NAME (Bits) *) (x + at) & *(const NAME (Bits) *) (tail_mask + (tap->high - i));
           NAME (Bits) u = *(const NAME (Bits) *) (y + at) & *(const NAME (Bits) *) (tail_mask + (tap->high - i));

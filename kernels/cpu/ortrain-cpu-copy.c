@@ -271,6 +271,6 @@ gboolean
 ortrain_kernel_refuse_memory (const OrtrainKernelSetup *setup, GError **error)
 {
   g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY,
-               "%s: cannot allocate the memory for what is prepared", setup->op_type);
+               "%s: cannot allocate memory for the prepared data", setup->op_type);
   return FALSE;
 }

@@ -5,8 +5,8 @@
 #include "cpu/ortrain-cpu-isa-private.h"
 #include "provider/ortrain-provider-private.h"
 
-/* The CPU as a device. Its streams are its thread pool: what is submitted has run when submit returns. A provider that
- * runs these kernels in another way begins with this structure. */
+/* The CPU as a device. Its streams are its thread pool: calls have run when submit returns. A provider that runs these
+ * kernels in another way begins with this structure. */
 typedef struct
 {
   OrtrainProvider parent;
@@ -25,7 +25,7 @@ ortrain_cpu_get_pool (const OrtrainKernelCall *call)
   return (OrtrainThreadPool *) call->context->stream;
 }
 
-/* Of the pool that run will get. */
+/* The number of threads of the pool that run will get. */
 static inline guint
 ortrain_cpu_get_n_threads (const OrtrainKernelSetup *setup)
 {

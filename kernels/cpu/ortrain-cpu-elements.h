@@ -59,7 +59,8 @@ ortrain_elements_add (OrtrainDType dtype, float *restrict sum, gconstpointer x, 
       sum[i] += ortrain_half_to_float (((const guint16 *) x)[at + i]);
 }
 
-/* The same of any floating-point type. A double goes to 16 bits through float32, as what is computed in that does. */
+/* The same for any floating-point type. A double is rounded to 16 bits through float32, like results that are computed
+ * in float32. */
 static inline double
 ortrain_elements_load_real (OrtrainDType dtype, gconstpointer x, gint64 at)
 {

@@ -3,8 +3,8 @@
 
 #include "kernel-abi/ortrain-chain-private.h"
 
-/* From operators to tile programs: one operator alone, or the body of a fused node, through the same lowering. What has
- * 16 bits is computed in float32; operands may be float32 and of 16 bits side by side, and a result is rounded once, to
+/* From operators to tile programs: one operator alone, or the body of a fused node, through the same lowering. 16-bit
+ * values are computed in float32; operands may be float32 and of 16 bits side by side, and a result is rounded once, to
  * the type that the node has for it. */
 
 #define OPS_TABLES(X) X (elementwise) X (elementwise_math) X (activation) X (logic)
@@ -124,7 +124,7 @@ lower_table (OrtrainTileBuilder *builder, const char *domain, const char *op_typ
   return value;
 }
 
-/* Of two values in a type that loops compute in, as the result is. */
+/* Lowers an operator of two values, both in a type that loops compute in, which is that of the result, too. */
 static guint
 lower_two (OrtrainTileBuilder *builder, const char *op_type, guint a, guint b, GError **error)
 {

@@ -291,7 +291,7 @@ typedef struct
   const OrtrainKernelCall *call;
 } ElementsJob;
 
-/* data: what is indexed; the data of a gather, the result of a scatter. */
+/* data: the indexed tensor; the data of a gather, the result of a scatter. */
 static gboolean
 setup_elements (OrtrainKernelSetup *setup, const OrtrainOperand *data, const OrtrainOperand *indices, GError **error)
 {

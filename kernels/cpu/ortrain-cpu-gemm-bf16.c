@@ -51,7 +51,7 @@ pack_a (OrtrainDType dtype, gboolean trans, gint64 mc, gint64 kc, const void *a,
           __builtin_prefetch (from + 9 * lda);
           const __m512i even = load_first_wide (from, mask);
           const __m512i odd = k + 1 < kc ? load_first_wide (from + lda, mask) : _mm512_setzero_si512 ();
-          /* 16 lanes: the last two are overwritten by the next pair, or lie in the room behind the panel */
+          /* 16 lanes: the last two are overwritten by the next pair, or lie in the spare memory after the panel */
           _mm512_storeu_si512 (to + p * MR * KCS + k / 2 * MR, _mm512_or_si512 (even, _mm512_slli_epi32 (odd, 16)));
         }
   else

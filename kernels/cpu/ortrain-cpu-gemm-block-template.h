@@ -5,7 +5,7 @@
  * ones that follow each other along k; kc and KC count elements. */
 
 #ifndef MICRO_CASES
-/* The formatter never comes to rest on these. */
+/* clang-format would change these in every run. */
 /* clang-format off */
 #if MR == 14
 #define MICRO_CASES \
@@ -23,8 +23,8 @@
 #define LANES_16(F, s)                                                                                                 \
   LANES_8 (F, s), F (8, s), F (9, s), F (10, s), F (11, s), F (12, s), F (13, s), F (14, s), F (15, s)
 
-/* Of alpha·sums + beta·C the first product is rounded, and the second one contracted with the sum. The compiler might else
- * choose the other way at an edge than inside, and an element would depend on where it lies. */
+/* In alpha·sums + beta·C the first product is rounded, and the second one contracted with the sum. Otherwise the
+ * compiler might choose differently at an edge than inside, and an element would depend on its position. */
 #if defined(__x86_64__)
 #define ROUND_FIRST(v) __asm__("" : "+v"(v))
 #elif defined(__aarch64__)

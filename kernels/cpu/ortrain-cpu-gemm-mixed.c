@@ -203,7 +203,7 @@ ortrain_cpu_gemm_mixed (gint64 m, gint64 n, gint64 k, float alpha, const Ortrain
 
 /* ---- with a bias, and into any type ---- */
 
-/* What the sums of row i start from: [n] of beta · C + bias_scale · bias. row: where what is widened lies meanwhile. */
+/* The initial values of the sums of row i: [n] of beta · C + bias_scale · bias. row: a buffer for widened elements. */
 static void
 start_row (const OrtrainCpuMixedProduct *p, gint64 i, gint64 j0, gint64 n, float *restrict to, float *restrict row)
 {

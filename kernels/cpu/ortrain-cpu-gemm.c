@@ -364,7 +364,7 @@ get_offset (const gint64 *offsets, gint64 stride, gint64 batch)
   return offsets != NULL ? offsets[batch] : batch * stride;
 }
 
-/* Of 16 bits, or of 32. */
+/* 2 for types of 16 bits, else 4. */
 static inline gint64
 get_size (OrtrainDType dtype)
 {

@@ -8,8 +8,8 @@
 
 /* Matrix products, row-major: C [m, n] = alpha · op (A) · op (B) + beta · C; op (A) is [m, k], op (B) is [k, n]; a
  * transposed operand is stored the other way round, ld* are the lengths of the stored rows. With beta 0, C is not read.
- * The one place that calls a library for it (oneDNN's sgemm, or OpenBLAS's), and our own blocked product for
- * float64, for machines without the library, and for what is built of packed blocks (convolutions). */
+ * The one place that calls a library for it (oneDNN's sgemm, or OpenBLAS's), and our own blocked product for float64,
+ * for machines without the library, and for kernels that are built of packed blocks (convolutions). */
 
 /* On the calling thread; for use inside parallel regions. */
 void ortrain_cpu_gemm_f32 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha,
@@ -27,8 +27,8 @@ typedef struct
   gint64 ld;
 } OrtrainCpuMatrix;
 
-/* The same of A and B of any of these types: what has 16 bits is widened block by block, never as a whole. Two operands
- * of bfloat16 are multiplied by AVX512-BF16 where the machine has it. On the calling thread. */
+/* The same for A and B of any of these types: 16-bit operands are widened block by block, never as a whole. Two
+ * operands of bfloat16 are multiplied by AVX512-BF16 where the machine has it. On the calling thread. */
 void ortrain_cpu_gemm_mixed (gint64 m, gint64 n, gint64 k, float alpha, const OrtrainCpuMatrix *a,
                              const OrtrainCpuMatrix *b, float beta, float *c, gint64 ldc);
 
@@ -40,8 +40,8 @@ void ortrain_cpu_narrow (OrtrainDType dtype, void *restrict to, const float *res
 typedef struct
 {
   gboolean is_double;
-  /* Of float32, float16 or bfloat16 each, if any of them has 16 bits; else UNDEFINED. Such a product starts from bias_scale
-   * · bias + beta · C, and its sums are rounded once. */
+  /* float32, float16 or bfloat16 each, if any of them has 16 bits; else UNDEFINED. Such a product starts from
+   * bias_scale · bias + beta · C, and its sums are rounded once. */
   OrtrainDType a_dtype, b_dtype, c_dtype, bias_dtype;
   gboolean trans_a, trans_b;
   gint64 m, n, k;

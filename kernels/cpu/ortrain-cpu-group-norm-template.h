@@ -15,7 +15,7 @@ R (buffers_init) (R (Buffers) * self)
   ortrain_rows_buffer_init (&self->dy);
 }
 
-/* Of row r: those that are operands, or taken. */
+/* The statistics of row r: read from operands, or computed. */
 static inline void
 R (get_statistics) (const GroupRun *run, gint64 r, R (Buffers) * buffers, REAL *mean, REAL *inverse)
 {

@@ -46,7 +46,7 @@ row_grain (const GroupPlan *plan)
   return MAX (1, 16384 / MAX (1, plan->n));
 }
 
-/* Of inputs x and scale; what the others must be like. flops: of an element. NULL with an error. */
+/* The plan for inputs x and scale; checks the other operands. flops: of an element. NULL with an error. */
 static GroupPlan *
 build_plan (OrtrainKernelSetup *setup, guint x_index, double flops, GError **error)
 {

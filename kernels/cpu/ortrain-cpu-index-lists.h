@@ -4,8 +4,8 @@
 #include <glib.h>
 #include <string.h>
 
-/* Which of n indices point to each of `n_places` places, in order: so that what meets in one place is summed in float32
- * and rounded once. Lives in a workspace. */
+/* Which of n indices point to each of `n_places` places, in order: so that all elements of one place are summed in
+ * float32 and rounded once. Lives in a workspace. */
 typedef struct
 {
   gint32 *first; /* [n_places]: -1: none */

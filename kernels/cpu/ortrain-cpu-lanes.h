@@ -17,7 +17,7 @@
 
 /* Reductions over contiguous memory, written so that a compiler vectorises them without being allowed to reorder sums:
  * N lanes run side by side and are joined in a fixed order at the end of each block. A block of singles is short enough
- * for its rounding to vanish beside that of its elements; blocks are joined in double. */
+ * for its rounding to be negligible compared with that of its elements; blocks are joined in double. */
 #define ORTRAIN_LANES 64
 #define ORTRAIN_LANE_BLOCK 4096
 

@@ -306,7 +306,7 @@ typedef struct
   LossPlan loss;
   gint64 n_rows, rows, k;
   gboolean is_swapped;              /* dweight is [n, k] */
-  gsize lse_at, parts_at, total_at; /* in the workspace, behind the scores */
+  gsize lse_at, parts_at, total_at; /* in the workspace, after the scores */
   LinearProducts whole, last;       /* of all pieces but the last, and of that */
 } LinearLossPlan;
 
@@ -365,7 +365,7 @@ set_dtypes (OrtrainCpuGemm *gemm, OrtrainDType a, OrtrainDType b, OrtrainDType c
   gemm->bias_dtype = bias;
 }
 
-/* Of a piece of `rows` positions. */
+/* Plans the products for a piece of `rows` positions. */
 static void
 plan_products (LinearProducts *self, const LinearLossPlan *plan, const OrtrainKernelSetup *setup, gint64 rows)
 {

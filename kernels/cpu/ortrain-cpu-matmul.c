@@ -178,7 +178,7 @@ ortrain_cpu_matmul_prepare (OrtrainKernelSetup *setup, GError **error)
 DEFINE_ADD_BIAS (add_bias_f32, float)
 DEFINE_ADD_BIAS (add_bias_f64, double)
 
-/* A product of float32 or float64 starts from its bias or from what is there, not from both. */
+/* A product of float32 or float64 starts from its bias or from the output's contents, not from both. */
 static void
 accumulate (OrtrainCpuGemm gemm, OrtrainThreadPool *pool, const void *a, const void *b, const void *bias, void *c)
 {

@@ -17,7 +17,7 @@ typedef struct
   OrtrainRowsTypes types;
   gboolean centred;
   double epsilon;
-  gint64 rows, n; /* what is normalised: rows of n */
+  gint64 rows, n; /* the normalised elements: rows of n */
   gint64 step;    /* elements of a row that are read at once */
   gint64 chunks, rows_per_chunk;
   gint64 channels, inner, size; /* LRN */

@@ -43,7 +43,7 @@ modulo (gint64 a, gint64 b)
   return r < 0 ? r + b : r;
 }
 
-/* x: what is padded; y: the padded one. reverse: from y to x, the gradient. */
+/* x: the input; y: the padded result. reverse: from y to x, the gradient. */
 static gboolean
 setup_pad (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainOperand *y, guint pads_input,
            guint axes_input, gboolean reverse, GError **error)
@@ -296,8 +296,8 @@ prepare_pad_grad (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
-/* In 16 bits: what meets is summed in float32, for one index of those axes in the worker's part of the workspace, and
- * rounded once. */
+/* In 16 bits: elements of one place are summed in float32, for one index of those axes in the worker's part of the
+ * workspace, and rounded once. */
 static void
 pad_grad_narrow (gpointer data, gint64 begin, gint64 end, guint worker)
 {

@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Pooling: each plane (one channel of one image) by itself; spatial dimensions are brought to three, [d, h, w]. What has
- * 16 bits is widened plane by plane, and its results are rounded once. */
+/* Pooling: each plane (one channel of one image) by itself; spatial dimensions are brought to three, [d, h, w]. 16-bit
+ * operands are widened plane by plane, and their results are rounded once. */
 
 typedef enum
 {
@@ -36,7 +36,7 @@ typedef struct
 typedef struct
 {
   PoolKind kind;
-  OrtrainDType dtype; /* of what is pooled */
+  OrtrainDType dtype; /* of the pooled operand */
   /* Inputs 0 to 2 and output 0: elements of a plane, types where they are floating-point operands of planes (or
    * UNDEFINED), and elements of a worker's workspace before them. */
   gint64 sizes[4];
@@ -122,9 +122,9 @@ refuse (const OrtrainKernelSetup *setup, GError **error, const char *what)
   return FALSE;
 }
 
-/* The places k of a window along one dimension that ever meet the input, ascending, as a list. Padding and dilations may
- * be large: what is walked over is the outputs and the places that are found. More than `limit`: *n_found is G_MAXINT64.
- * NULL without memory. */
+/* The places k of a window along one dimension that ever meet the input, ascending, as a list. Padding and dilations
+ * may be large: the loops run over outputs and found places only. More than `limit`: *n_found is G_MAXINT64. NULL
+ * without memory. */
 static gint64 *
 find_places (const Pool *pool, guint i, gint64 limit, gint64 *n_found)
 {

@@ -41,7 +41,7 @@ R (activate) (const Activation *self, REAL *x, gint64 n)
     }
 }
 
-/* d = d · f' as a function of y = f (x). What was clipped has no derivative: it has the value of a bound. */
+/* d = d · f' as a function of y = f (x). A clipped element, which equals a bound, has no derivative. */
 static void
 R (chain) (const Activation *self, REAL *d, const REAL *y, gint64 n)
 {
@@ -146,7 +146,7 @@ R (is_active) (const RecurrentRun *run, gint64 t, gint64 b)
   return run->lengths == NULL || t < ortrain_kernel_index (run->lengths, run->plan->lengths_64, b);
 }
 
-/* Row b of step t in Y, and in what is saved: `n` elements per row. */
+/* Row b of step t in Y, and in the saved values: `n` elements per row. */
 static inline gint64
 R (place) (const RecurrentPlan *plan, gint64 t, gint64 b, gint64 n)
 {
@@ -204,7 +204,7 @@ R (start) (RecurrentRun *run)
   R (clear_empty_rows) (run);
 }
 
-/* After the sequence's end: Y is zero, and so is what is saved. */
+/* After the sequence's end: Y is zero, and so are the saved values. */
 static gboolean
 R (skip_row) (const RecurrentRun *run, gint64 b)
 {
@@ -229,7 +229,7 @@ R (keep) (const RecurrentRun *run, gint64 b, gint64 part, const REAL *values, gi
    values);
 }
 
-/* What f gave, such that the backward pass knows what was clipped. */
+/* Stores the results of f so that the backward pass recognizes clipped ones. */
 static inline void
 R (keep_activated) (const RecurrentRun *run, gint64 b, gint64 part, const Activation *f, const REAL *values,
                     gint64 n_parts)
@@ -274,7 +274,7 @@ R (rnn_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
     }
 }
 
-/* GRU, first half: z and r; tmp = r ∘ h, or gates_h += r ∘ tmp when the product is what is reset. */
+/* GRU, first half: z and r; tmp = r ∘ h, or gates_h += r ∘ tmp when the product is reset. */
 static void
 R (reset_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
 {

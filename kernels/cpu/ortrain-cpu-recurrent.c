@@ -111,7 +111,7 @@ typedef struct
   /* operands of this direction */
   Operand x, w, r, b, h0, c0;
   Operand dy, dy_h, dy_c, y_in, saved_in;
-  gconstpointer p;       /* in what is computed in, or NULL */
+  gconstpointer p;       /* in the type of the computation, or NULL */
   gconstpointer lengths; /* or NULL */
   Operand y, y_h, y_c, saved;
   Operand dx, dw, dr, db, dh0, dc0, dp;
@@ -377,7 +377,7 @@ build_plan (OrtrainKernelSetup *setup, const char *cell, const guint *at, GError
   return plan;
 }
 
-/* Of what is in the type that is computed in. */
+/* The address of an element of values in the type of the computation. */
 static gpointer
 at_element (const RecurrentPlan *plan, gconstpointer base, gint64 element)
 {
@@ -568,7 +568,7 @@ recurrent_run (const OrtrainKernelCall *call)
     }
 }
 
-/* In what output k is written, if it is. */
+/* The type in which output k is written, if it is. */
 static OrtrainDType
 get_output_dtype (const RecurrentPlan *plan, guint k)
 {
@@ -638,7 +638,7 @@ run_step_grad (const OrtrainKernelCall *call, RecurrentRun *run)
                         run->state);
 }
 
-/* What is a product or a sum over all steps. */
+/* Gradients that are a product or a sum over all steps. */
 static void
 run_weights_grad (const OrtrainKernelCall *call, RecurrentRun *run)
 {

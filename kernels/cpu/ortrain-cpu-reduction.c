@@ -6,10 +6,10 @@
 
 #include "common/ortrain-integer-log.h"
 
-/* Reductions over any set of axes. Neighbouring axes of one kind are merged, so that what remains is
- * a few kept and reduced dimensions and an innermost one that is either kept ([N, C] → [C]: columns) or reduced
- * ([N, C] → [N]: rows). Long reductions are split by shape alone, and the parts joined in order, in double.
- * Elements of 16 bits are widened as they are read, and results of 16 bits are rounded from what they are in float32. */
+/* Reductions over any set of axes. Neighbouring axes of one kind are merged, so that a few kept and reduced dimensions
+ * remain, and an innermost one that is either kept ([N, C] → [C]: columns) or reduced ([N, C] → [N]: rows). Long
+ * reductions are split by shape alone, and the parts joined in order, in double. Elements of 16 bits are widened as
+ * they are read, and results of 16 bits are rounded from float32. */
 
 typedef enum
 {
@@ -55,7 +55,7 @@ typedef struct
   gint64 n_rows;     /* reduced outer size; times segments when the inner dimension is reduced */
   gint64 tile_width, tiles, splits, rows_per_split;
   gint64 n_units;
-  gsize shift_offset; /* in the workspace, behind the parts */
+  gsize shift_offset; /* in the workspace, after the parts */
 } ReducePlan;
 
 typedef struct

@@ -156,7 +156,7 @@ prepare_resize (OrtrainKernelSetup *setup, GError **error)
   return FALSE;
 }
 
-/* Of a gradient of 16 bits: for what is summed in float32 in the last pass, by one worker. */
+/* For a gradient of 16 bits: the float32 sums of one worker in the last pass. */
 static gsize
 get_slab_bytes (const Resize *r)
 {
@@ -229,7 +229,7 @@ typedef struct
 FORWARD (f32, float)
 FORWARD (f64, double)
 
-/* The same with 16 bits on one side or both: what is summed is summed in float32. */
+/* The same with 16 bits on one side or both: sums are in float32. */
 static void
 forward_narrow (const Job *job, gint64 begin, gint64 end)
 {

@@ -4,10 +4,10 @@
 #include "core/ortrain-errors.h"
 #include "kernel-abi/ortrain-kernel-private.h"
 
-/* Floating-point operands that a kernel reads and writes piece by piece, each in a type of its own: pieces of float32 and
- * float64 where they lie, pieces of 16 bits as float32 in a buffer that stays in the cache. What has 16 bits is rounded
- * once, when it is stored. Functions end in _f32 or _f64, the type that the kernel computes in; with _f64 all operands
- * are float64. */
+/* Floating-point operands that a kernel reads and writes piece by piece, each in a type of its own: pieces of float32
+ * and float64 where they lie, pieces of 16 bits as float32 in a buffer that stays in the cache. 16-bit results are
+ * rounded once, when they are stored. Functions end in _f32 or _f64, the type that the kernel computes in; with _f64
+ * all operands are float64. */
 
 #define ORTRAIN_ROWS_TILE 4096 /* elements of the largest piece */
 #define ORTRAIN_ROWS_MAX_OPERANDS 10
@@ -18,8 +18,8 @@ typedef struct
   OrtrainDType dtype;
 } OrtrainRows;
 
-/* Of one operand: what was widened last is not widened again. The padding keeps buffers that lie behind each other on the
- * stack from having the same low bits of their addresses, which processors take for the same memory. */
+/* A buffer for one operand: the piece that was widened last is not widened again. The padding keeps adjacent buffers on
+ * the stack from having the same low bits of their addresses, which processors take for the same memory. */
 typedef struct
 {
   gint64 at, n;
@@ -166,7 +166,7 @@ ortrain_rows_get_f64 (const OrtrainRows *self, gint64 i)
   return ((const double *) self->data)[i];
 }
 
-/* accumulate: added to what is there. Rounded once, also from double to 16 bits. */
+/* accumulate: the value is added to the element. Rounded once, also from double to 16 bits. */
 static inline void
 ortrain_rows_put_f32 (const OrtrainRows *self, gint64 i, double value, gboolean accumulate)
 {

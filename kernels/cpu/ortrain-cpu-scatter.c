@@ -9,7 +9,7 @@
 /* ScatterElements and ScatterND: a copy of the data (or the data itself, in place), written through indices. Sums and
  * products in 16 bits are computed in float32 and rounded once, however often an index is repeated. */
 
-/* How an update meets what is there, element by element. */
+/* Combines updates with the existing elements. */
 typedef void (*CombineFunc) (gpointer to, gconstpointer from, gint64 n);
 
 #define COMBINE(NAME, T, U)                                                                                            \

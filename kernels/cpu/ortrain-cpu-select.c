@@ -518,7 +518,7 @@ run_unique (const OrtrainKernelCall *call)
     }
   if (n_groups != u->kept)
     return;
-  /* rank[g]: where group g stands in the result */
+  /* rank[g]: the position of group g in the result */
   if (u->sorted)
     for (gint64 g = 0; g < n_groups; g++)
       rank[g] = g;

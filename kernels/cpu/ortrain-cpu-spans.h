@@ -20,7 +20,7 @@ typedef struct
   OrtrainDType dtype;
   /* of updates */
   OrtrainDType gradient;
-  OrtrainDType copy;   /* UNDEFINED: there is none */
+  OrtrainDType copy;   /* UNDEFINED: no copy */
   guint32 copy_output; /* if there is one */
   guint32 parameter;   /* its position among all, and among the scalars */
   gboolean in_blocks;  /* its states are in 8 bits */
@@ -32,8 +32,8 @@ typedef struct
   gint64 begin, end; /* elements */
 } OrtrainSpan;
 
-/* Of a node, prepared. Input 0 are the scalars, `first` is that of the first tensor; from one tensor to the next there
- * are `stride` inputs. */
+/* A node, prepared. Input 0 is the scalars, `first` is that of the first tensor; from one tensor to the next there are
+ * `stride` inputs. */
 typedef struct
 {
   guint n_tensors, n_states, first, stride;

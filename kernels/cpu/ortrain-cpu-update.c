@@ -9,15 +9,15 @@
 #include <math.h>
 #include <string.h>
 
-/* Updates of many tensors in one pass, in place. What is of 16 bits is widened a tile at a time, and so are states in 8
+/* Updates of many tensors in one pass, in place. 16-bit tensors are widened a tile at a time, and so are states in 8
  * bits; other states of parameters of 16 bits are float32. */
 
 #define CHUNK 2048 /* elements that stay in the first cache */
 
 /* ---- numbers that are not finite ---- */
 
-/* A parameter may hold infinities; what was one before the update and still is the same one is not broken by it. In the
- * loop that updates, this takes no pass of its own. */
+/* A parameter may hold infinities; an element that is the same infinity before and after the update is not broken by
+ * it. The check is part of the loop that updates, and needs no pass of its own. */
 static inline guint32
 is_broken_f32 (float before, float after)
 {
@@ -153,7 +153,7 @@ typedef struct
   double sums[2]; /* of w^2 and d^2, out */
 } LambPass;
 
-/* What is the same for all elements of a tensor. */
+/* Values that are the same for all elements of a tensor. */
 typedef union
 {
   OrtrainSgdMath sgd;
@@ -257,7 +257,7 @@ find_block (const Work *work, guint state, gint64 i)
   return (guint8 *) work->states[state] + i / ORTRAIN_STATE_BLOCK * ORTRAIN_STATE_ROW;
 }
 
-/* Elements from i on, the first of a block: to whole blocks of both states, behind the last element too. */
+/* Elements from i on, the first of a block: up to whole blocks of both states, past the last element too. */
 static void
 decode_states (const Work *work, gint64 i, gint64 n, float *s0, float *s1)
 {
@@ -598,10 +598,9 @@ run_adagrad (const OrtrainKernelCall *call)
   run_update (&adagrad_rule, call);
 }
 
-/* ---- LAMB ----
- * The first pass moves the moments and sums the squares of weights and directions; the second finds the directions
- * again from the moments, so that they need no memory and the gradients stay as they are. Moments in 8 bits are moved in
- * both passes and stored by the second alone: the directions are of what they are before they are rounded. */
+/* ---- LAMB ---- The first pass moves the moments and sums the squares of weights and directions; the second finds the
+ * directions again from the moments, so that they need no memory and the gradients do not change. Moments in 8 bits are
+ * moved in both passes and stored by the second alone: the directions use them before they are rounded. */
 
 #define LAMB(NAME, T, WORD, SQRT)                                                                                      \
   static gboolean lamb_first_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict m,    \
