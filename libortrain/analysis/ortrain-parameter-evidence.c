@@ -15,27 +15,17 @@
  *   (onnx/ortrain-provenance-reader.c).
  * - Its use (ortrain-parameter-roles.c), where the file says nothing, or where the exporter has computed the tensor.
  *
- *   file says       values   use        it is ("told": and a note reports it)
- *   parameter       formula             a constant, told
- *   parameter                           a parameter
- *   constant                            a constant
- *   path of module  formula             a constant, told
- *   path of module           weight     a parameter
- *   path of module           other      a parameter, told; the name of a statistic: a constant, told
- *   numbered        formula             a constant, told
- *   numbered        equal               a constant in a normalization, or where each item of the batch has its own
- *   numbered                 slot       a parameter
- *   numbered                 shifted    a parameter, told; a constant, told, where it scales and shifts a convolution:
- *                                       that of a batch normalization is merged into the convolution, that of a
- *                                       frozen one, of buffers alone, is not
- *   numbered                 other      a constant, told
- *   numbered in a module that lacks a listed parameter
- *                            any        a parameter; told where no rule of uses fits
- *   literal                             a constant; told, if it stands where an operator has a weight
- *   nothing         formula  slot       a constant, told
- *   nothing                  weight     a parameter
+ *   file says values use it is ("told": and a note reports it) parameter formula a constant, told parameter a parameter
+ *   constant a constant path of module formula a constant, told path of module weight a parameter path of module other
+ *   a parameter, told; the name of a statistic: a constant, told numbered formula a constant, told numbered equal a
+ *   constant in a normalization, or where each item of the batch has its own numbered slot a parameter numbered shifted
+ *   a parameter, told; a constant, told, where it scales and shifts a convolution: that of a batch normalization is
+ *   merged into the convolution, that of a frozen one, of buffers alone, is not numbered other a constant, told
+ *   numbered in a module that lacks a listed parameter any a parameter; told where no rule of uses fits literal a
+ *   constant; told, if it is the operand for which an operator expects a weight nothing formula slot a constant, told
+ *   nothing weight a parameter
  *
- * All else is a constant. What decides shapes, running statistics, and what is stored inside of functions are never
+ * All else is a constant. Tensors that decide shapes, running statistics, and tensors stored inside functions are never
  * parameters: see ortrain-parameter-roles.c. */
 
 /* Names that modules give to buffers that are used like parameters. */

@@ -3,7 +3,7 @@
 
 #include "graph/ortrain-graph-private.h"
 
-/* What a stored tensor is to the model: a weight, which training changes, or a constant of a formula. */
+/* The role of a stored tensor in the model: a weight, which training changes, or a constant of a formula. */
 typedef struct
 {
   OrtrainValue *value;

@@ -57,7 +57,7 @@ count_bits (guint32 mask)
   return (guint) __builtin_popcount (mask);
 }
 
-/* ---- what an initializer is ---- */
+/* ---- roles of initializers ---- */
 
 static OrtrainParameterEvidence *
 get_evidence (Analysis *self, const OrtrainValue *value)
@@ -288,7 +288,7 @@ visit_branches (Analysis *self, OrtrainNode *node)
 
 /* ---- operands that are broadcast against others ---- */
 
-/* Expanding changes no value: what it stands for is seen best before it. */
+/* Expand changes no element: the role is easier to recognize in its input. */
 static OrtrainValue *
 before_expansion (OrtrainValue *value)
 {
@@ -378,8 +378,8 @@ is_shifted (const OrtrainNode *node)
   return use != NULL && use->node->op != NULL && use->node->op->shift_inputs != 0;
 }
 
-/* Exporters write group normalization as an instance normalization with ones and zeros between two views, and its own
- * scale and bias behind: ones and zeros are no weights. The views are left out where each channel is a group. */
+/* Exporters write group normalization as an instance normalization with ones and zeros between two views, followed by
+ * its own scale and bias: the ones and zeros are not weights. The views are left out where each channel is a group. */
 static void
 visit_neutral_normalization (Analysis *self, const OrtrainNode *scale, const OrtrainValue *x)
 {
