@@ -22,13 +22,13 @@ typedef struct
 } OrtrainArenaConfig;
 
 /* Options joined by commas, as in "max_mem=2GiB,arena_extend_strategy=kSameAsRequested"; NULL: the defaults.
- * SESSION_ERROR_OPTION for what is none. */
+ * SESSION_ERROR_OPTION if it is not valid. */
 gboolean ortrain_arena_config_parse (const char *text, OrtrainArenaConfig *config, GError **error);
 
-/* Of a space of an open provider. */
+/* An arena in a memory space of an open provider. */
 OrtrainArena *ortrain_arena_new_for_provider (OrtrainProvider *provider, OrtrainMemorySpace space,
                                               const OrtrainArenaConfig *config);
-/* From now on. What is held beyond it stays. */
+/* Applies from now on. Memory that is already held above it stays. */
 void ortrain_arena_set_limit (OrtrainArena *self, guint64 bytes);
 /* Gives back all that is not in use, the first piece included, and begins anew. */
 void ortrain_arena_empty (OrtrainArena *self);

@@ -24,14 +24,14 @@
  *
  * Sizes are rounded up to multiples of 256 bytes. An allocation gets the smallest free piece that is large enough (best
  * fit); the rest of it stays free where the piece is twice as large, or leaves
- * [property@Arena:max-dead-bytes-per-chunk] over. Pieces that are free again and lie beside each other become one. The
- * same calls give the same layout in every run. Where the device has no more memory, or the limit is met, what is free is
- * given back to the device and the allocation tried once more before it fails.
+ * [property@Arena:max-dead-bytes-per-chunk] over. Adjacent free pieces are merged. The same calls give the same layout
+ * in every run. Where the device has no more memory, or the limit is met, free memory is given back to the device and
+ * the allocation tried once more before it fails.
  *
  * Options and statistics have the names and defaults of ONNX Runtime's arena. A session with
  * [property@TrainingOptions:memory-pattern] off has one, which [property@TrainingOptions:arena-config] describes.
  *
- * Any thread may use an arena. What is allocated goes with it.
+ * Any thread may use an arena. Its allocations are freed with it.
  */
 
 #define ROUNDING 256
@@ -40,7 +40,7 @@
 /* A piece of a region: in use or free. */
 typedef struct _Chunk Chunk;
 
-/* What was taken from the device at once. */
+/* A region: memory that was taken from the device in one piece. */
 typedef struct
 {
   gpointer address;
@@ -55,7 +55,7 @@ struct _Chunk
   Region *region;
   gsize offset, size; /* in the region */
   gboolean in_use;
-  Chunk *before, *after; /* beside it; NULL: the region begins or ends */
+  Chunk *before, *after; /* adjacent; NULL: the region begins or ends */
 };
 
 struct _OrtrainArena
@@ -132,7 +132,7 @@ take_from_bin (OrtrainArena *self, Chunk *chunk)
     self->filled &= ~(1u << b);
 }
 
-/* The smallest that is large enough, the one that lies first among equals; NULL: there is none. */
+/* The smallest chunk that is large enough, the one with the lowest address among equals; NULL: none is. */
 static Chunk *
 find_free (OrtrainArena *self, gsize size)
 {
@@ -320,7 +320,7 @@ split (OrtrainArena *self, Chunk *chunk, gsize size)
   put_into_bin (self, rest);
 }
 
-/* Both free; `chunk` takes in what is behind it. Neither is in a bin. */
+/* Both are free; `chunk` is merged with the one after it. Neither is in a bin. */
 static void
 join (Chunk *chunk, Chunk *after)
 {
@@ -446,8 +446,8 @@ ortrain_arena_allocate (OrtrainArena *self, gsize n_bytes, GError **error)
  * @error: return location for an error
  *
  * Allocates memory of its own from the device: no part of it serves other allocations, and it goes back to the device
- * when it is released. It is for what stays, such as weights, beside which free memory could otherwise not be given back.
- * It counts for the limit, and fails as [method@Arena.allocate] does.
+ * when it is released. It is for long-lived memory, such as weights: inside a piece of the arena, such memory would
+ * keep the whole piece from being given back. It counts for the limit, and fails as [method@Arena.allocate] does.
  *
  * Returns: an address; 0 with an error, or without one for no bytes
  */
@@ -689,8 +689,8 @@ ortrain_arena_class_init (OrtrainArenaClass *klass)
   /**
    * OrtrainArena:max-power-of-two-extend-bytes:
    *
-   * The most that doubling leads to; of what is larger, exactly what is asked for is taken. Construct-only.
-   * Default: 1 GiB, at least 256.
+   * The limit of the doubling; for larger requests, exactly the requested size is taken. Construct-only. Default: 1
+   * GiB, at least 256.
    */
   properties[PROP_MAX_POWER_OF_TWO_EXTEND_BYTES] = bytes_property (
       "max-power-of-two-extend-bytes", G_STRUCT_OFFSET (OrtrainArena, config.max_power_of_two_extend_bytes), ROUNDING,

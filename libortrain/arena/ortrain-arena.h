@@ -9,8 +9,8 @@ G_BEGIN_DECLS
 /**
  * OrtrainArenaExtendStrategy:
  * @ORTRAIN_ARENA_EXTEND_STRATEGY_NEXT_POWER_OF_TWO: in steps that double: few, large pieces, which serve many sizes
- * @ORTRAIN_ARENA_EXTEND_STRATEGY_SAME_AS_REQUESTED: by what is asked for: nothing more is held, but pieces are small, and
- *   free memory of two pieces is never one
+ * @ORTRAIN_ARENA_EXTEND_STRATEGY_SAME_AS_REQUESTED: exactly the requested size: no more is held, but pieces are small,
+ *   and free memory of two pieces is never merged
  *
  * How an [class@Arena] grows. The values are those of `arena_extend_strategy` of ONNX Runtime.
  */
