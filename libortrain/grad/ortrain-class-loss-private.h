@@ -8,7 +8,7 @@
 typedef struct
 {
   OrtrainValue *scores;        /* in float32 at least: the output, or the scores before a softmax at its end */
-  OrtrainScores kind;          /* what the output is of `scores` */
+  OrtrainScores kind;          /* the function of `scores` that the output is */
   gint axis;                   /* of the classes; negative only where the rank is not known */
   OrtrainValue *target;        /* int64, the shape of the output without the axis */
   OrtrainValue *class_weights; /* [classes], or NULL */

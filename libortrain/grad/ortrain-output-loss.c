@@ -9,7 +9,7 @@
  * OrtrainOutputLoss:
  *
  * A scalar that the model computes itself: a tensor of one element, of any rank and a floating type. It has no target;
- * what the model compares is one of its own inputs.
+ * if the model compares with a target, that is one of its own inputs.
  *
  * ```python
  * builder = Ortrain.GraphBuilder.new("model")

@@ -6,8 +6,8 @@
 
 /* The scores (logits) that an output is the softmax, the log-softmax or the logistic function of, in the shape of the
  * output; `output` itself, with ORTRAIN_SCORES_NONE, where it does not end in one. Views and conversions of type in
- * between are followed. kinds: bit k for each OrtrainScores k that is asked for. A softmax must be along `axis`, the axis of the classes in the output. Says in the notes of the
- * graph what was found. NULL on error. */
+ * between are followed. kinds: bit k for each requested OrtrainScores k. A softmax must be along `axis`, the axis of
+ * the classes in the output. Writes the result into the notes of the graph. NULL on error. */
 OrtrainValue *ortrain_scores_find (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue *output, gint axis, guint kinds,
                                    OrtrainScores *kind, GError **error);
 /* The node at the end of an output that computes one of these; or NULL. chain: takes the nodes between it and the
