@@ -8,7 +8,7 @@
 
 #include <json-glib/json-glib.h>
 
-/* plan-page.html with a plan in it: what the page draws is one JSON object, in which blocks and steps are arrays. */
+/* plan-page.html with a plan in it: the page draws one JSON object, in which blocks and steps are arrays. */
 
 #define PLAN "@PLAN@"
 
@@ -238,7 +238,7 @@ append_escaped (GString *page, const char *data)
  * @error: return location for a #GError
  *
  * Writes a page that shows the plan: every block of the arena over the steps, or over estimated milliseconds, with the
- * live bytes, the phases and what is computed again; blocks can be searched by name, filtered by category, and pointed at.
+ * live bytes, the phases and recomputed values; blocks can be searched by name, filtered by category, and pointed at.
  * The file has all that it needs, and loads nothing from elsewhere.
  *
  * Returns: %FALSE with an error of [error@Gio.IOErrorEnum]

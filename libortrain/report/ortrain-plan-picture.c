@@ -134,7 +134,7 @@ static void
 append_live_line (GString *text, OrtrainMemoryPlan *self, double per_step, double per_byte)
 {
   g_autofree gsize *live = ortrain_memory_plan_measure_steps (self);
-  /* Of more steps than there are quarters of a pixel, several share a column, which shows the most of them. */
+  /* With more steps than quarters of a pixel, several steps share a column, which shows their maximum. */
   const guint per_column = (self->n_steps + 4 * WIDTH - 1) / (4 * WIDTH);
   g_string_append (text, "<path id=\"live\" fill=\"none\" stroke=\"#1e1e1e\" stroke-width=\"1.4\" d=\"M");
   for (guint s = 0; s < self->n_steps; s += per_column)
