@@ -164,7 +164,7 @@ try_change (Search *self, const OrtrainValue *value, const Change *change)
   self->n_right++;
 }
 
-/* Tries sizes that stand in the model. */
+/* Tries sizes that occur in the model. */
 static void
 try_weights (Search *self, const OrtrainSpecializeInput *input, const OrtrainValue *value)
 {

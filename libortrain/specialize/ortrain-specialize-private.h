@@ -9,7 +9,7 @@
  * transfer container: a set of OrtrainValue */
 GHashTable *ortrain_specialize_find_shape_inputs (OrtrainGraph *graph);
 
-/* What is known of a graph input when a plan is created. */
+/* The known facts about a graph input when a plan is created. */
 typedef struct
 {
   const char *name;
@@ -44,16 +44,16 @@ typedef struct
 } OrtrainFoldBudget;
 
 void ortrain_fold_budget_init (OrtrainFoldBudget *self);
-/* transform/ortrain-fold-constants.c: nodes whose inputs are known are evaluated; their results become
- * initializers. Parameters and buffers are not known: they change. Folded constants stay small, unless shapes depend on
- * them; what is beyond the budget stays a node. */
+/* transform/ortrain-fold-constants.c: nodes whose inputs are known are evaluated; their results become initializers.
+ * Parameters and buffers are not known: they change. Folded constants stay small, unless shapes depend on them; nodes
+ * whose results exceed the budget are kept. */
 gboolean ortrain_fold_constants (OrtrainGraph *graph, GError **error);
 gboolean ortrain_fold_constants_within (OrtrainGraph *graph, OrtrainFoldBudget *budget, GError **error);
 /* For one node, inferred already: folded says whether it is gone. host: shapes depend on it, so it has to be folded;
  * one beyond the budget is GRAPH_ERROR_SHAPE. */
 gboolean ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, OrtrainFoldBudget *budget, gboolean host,
                             gboolean *folded, GError **error);
-/* Whether its contents are at hand and stay what they are. */
+/* Whether its contents are known and do not change. */
 gboolean ortrain_fold_is_known (const OrtrainValue *value);
 
 /* transform/ortrain-narrow-constants.c: large element-wise results of constants that are the same along an axis, as a
@@ -65,8 +65,8 @@ typedef struct _OrtrainNarrowing OrtrainNarrowing;
 OrtrainNarrowing *ortrain_narrowing_new (OrtrainGraph *graph, OrtrainFoldBudget *budget);
 void ortrain_narrowing_free (OrtrainNarrowing *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainNarrowing, ortrain_narrowing_free)
-/* In the order of the graph, of nodes that are inferred already: large results, and what is computed from them. A node that
- * is added must not be folded or deleted. */
+/* In the order of the graph, for nodes that are inferred already: large results, and values computed from them. A node
+ * that is added must not be folded or deleted. */
 gboolean ortrain_narrowing_may_add (const OrtrainNarrowing *self, const OrtrainNode *node);
 void ortrain_narrowing_add (OrtrainNarrowing *self, OrtrainNode *node);
 /* Leaves dead nodes. */

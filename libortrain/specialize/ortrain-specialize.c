@@ -278,7 +278,7 @@ take_branch (OrtrainGraph *graph, const Pending *control, GArray *pending, GErro
   return TRUE;
 }
 
-/* Of an inferred node: folded, taken out, or left for later. */
+/* For an inferred node: folds it, removes it, or leaves it for later. */
 static gboolean
 fold (OrtrainGraph *graph, const Pending *next, OrtrainFoldBudget *budget, OrtrainNarrowing *narrowing, GError **error)
 {
