@@ -393,10 +393,10 @@ ortrain_classification_metric_set_ignore_index (OrtrainClassificationMetric *sel
 
 /**
  * ortrain_classification_metric_new:
- * @measure: what to compute
+ * @measure: the value to compute
  * @average: how the values of classes become one; an accuracy has no classes
  * @output: the output of the model, with scores
- * @target: what it is held against, among the data
+ * @target: the name of the expected values, among the data
  *
  * Creates a metric, which is called `accuracy`, or `macro_f1`, `micro_recall` and so on.
  *
@@ -427,7 +427,7 @@ ortrain_classification_metric_new (OrtrainClassificationMeasure measure, Ortrain
  * ortrain_classification_metric_new_accuracy:
  * @k: among how many of the best classes the right one has to be, at least 1
  * @output: the output of the model, with scores
- * @target: what it is held against, among the data
+ * @target: the name of the expected values, among the data
  *
  * Creates an accuracy, which is called `accuracy`, or `top5_accuracy` and so on.
  *

@@ -4,9 +4,9 @@
 #include "data/ortrain-data-loader.h"
 #include "trainer/ortrain-trainer.h"
 
-/* Tries the model on a dataset, in order. loss: the mean over what counts, not a number without targets; metric: the
- * accuracy of the first loss over classes (cross entropy, negative log likelihood), -1 if there is none. The trainer's metrics are counted anew. The
- * caller holds the claim on its session. */
+/* Tries the model on a dataset, in order. loss: the mean over the counted elements, NaN without targets; metric: the
+ * accuracy of the first loss over classes (cross entropy, negative log likelihood), -1 if there is no such loss. The
+ * trainer's metrics are counted anew. The caller holds the claim on its session. */
 gboolean ortrain_evaluate_dataset (OrtrainTrainer *trainer, OrtrainDataset *dataset, GCancellable *cancellable,
                                    double *loss, double *metric, GError **error);
 

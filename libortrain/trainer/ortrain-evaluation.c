@@ -109,7 +109,7 @@ get_loss (OrtrainTrainingSession *session, const Mean *means)
   return weight != 0 ? sum : NAN;
 }
 
-/* Whether the loader's last batch is what was left for the end of the epoch. */
+/* Whether the loader's last batch is the smaller rest at the end of the epoch. */
 static gboolean
 is_rest (OrtrainDataLoader *loader)
 {

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What a checkpoint keeps of a training beside the session: enough to go on in the middle of an epoch. */
+/* The state of a training in a checkpoint, in addition to the session's: enough to go on in the middle of an epoch. */
 #define KEY_LOADER "trainer.loader"
 #define KEY_EPOCH "trainer.epoch"
 #define KEY_BEST "trainer.best"
@@ -65,7 +65,8 @@ read_count (GVariant *metadata, const char *key, guint64 most, guint64 *count, G
   return FALSE;
 }
 
-/* A loss, or what is monitored. Where training stops at a loss that is not finite, no checkpoint has such a one. */
+/* Reads a loss, or the monitored value. Where training stops at a loss that is not finite, no checkpoint has such a
+ * loss. */
 static gboolean
 read_value (GVariant *metadata, const char *key, gboolean may_be_none, gboolean stops, double *value, GError **error)
 {
@@ -78,7 +79,7 @@ read_value (GVariant *metadata, const char *key, gboolean may_be_none, gboolean 
   return FALSE;
 }
 
-/* Beside the files of the last checkpoint, whose names differ. */
+/* In the folder of the last checkpoint, whose files have other names. */
 #define BEST_FOLDER "best"
 
 static gboolean

@@ -62,11 +62,11 @@ describe_data (OrtrainTrainer *self, OrtrainFit *fit)
   else if (fit->epoch > 0 || fit->step > 0)
     g_string_append_printf (text, "; resumed in epoch %u", fit->epoch + 1);
   if (!fit->trained && fit->step > 0)
-    g_string_append_printf (text, " behind step %" G_GUINT64_FORMAT, fit->step);
+    g_string_append_printf (text, " after step %" G_GUINT64_FORMAT, fit->step);
   return g_string_free (text, FALSE);
 }
 
-/* A schedule, and those that it holds, as one that warms up holds what comes behind. */
+/* Appends a schedule, and those that it contains: a warm-up contains the schedule that follows it. */
 static void
 append_schedule (GString *text, OrtrainLrSchedule *schedule)
 {

@@ -29,18 +29,18 @@ typedef struct
   guint64 n_summed;
   guint64 n_uncounted;       /* of the epoch's steps: had nothing that counts */
   guint64 n_skipped;         /* of the epoch's updates: were left out */
-  guint64 n_skipped_by_then; /* of the session's, what was counted already */
+  guint64 n_skipped_by_then; /* of the session's, those that were already counted */
   guint64 n_updates_before;  /* of the session's, when the training began here */
   guint64 n_left_out;        /* of the whole training's */
   guint64 peak_bytes;        /* of the plans of the epoch's steps */
   double last_loss, last_metric;
-  double best;                   /* what is monitored, in the best epoch; not a number: there is none */
+  double best;                   /* the monitored value in the best epoch; NaN: no best epoch yet */
   OrtrainTensorDict *best_state; /* parameters and buffers of that epoch; NULL: not kept */
   gboolean best_is_saved;
   gboolean stopped;       /* in the middle of an epoch, by request */
   guint waited;           /* epochs that were no better */
   gboolean trained;       /* the steps of the epoch are done, its validation is not */
-  double learning_rate;   /* behind the last step */
+  double learning_rate;   /* after the last step */
   Ahead ahead[MAX_AHEAD]; /* the oldest comes first */
   guint n_ahead;
   GPtrArray *logs;      /* of OrtrainTrainingLog * */
@@ -59,9 +59,9 @@ gboolean ortrain_fit_resume (OrtrainTrainer *self, OrtrainFit *fit, GError **err
 gboolean ortrain_fit_keep_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error);
 /* Called when training has ended: gives the session the best state back, unless it is the last one. */
 gboolean ortrain_fit_restore_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error);
-/* Shows what is about to be trained, once; batch: of the first step, NULL if there is none before an epoch ends */
+/* Shows a summary before training, once; batch: of the first step, NULL if the epoch ends before one */
 void ortrain_fit_show_start (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch);
-/* 0 and -1 behind the first step. */
+/* 0 and -1 after the first step. */
 void ortrain_fit_measure (OrtrainTrainer *self, OrtrainFit *fit, double *items_per_second, double *seconds_left);
 /* Before training is resumed: whether the files of the trainer's property can be continued. */
 gboolean ortrain_fit_check_logs (OrtrainTrainer *self, GError **error);

@@ -4,7 +4,7 @@
 #include "trainer/ortrain-classification-metric.h"
 #include "trainer/ortrain-metric.h"
 
-/* The name, or, if there is none, that of the class. */
+/* The name, or, if it is NULL, that of the class. */
 const char *ortrain_metric_get_title (OrtrainMetric *self);
 /* An output of the model, as float64, and what it should be, as `dtype`, on the host. */
 gboolean ortrain_metric_fetch_operands (OrtrainMetric *self, OrtrainTensorDict *outputs, const char *output,

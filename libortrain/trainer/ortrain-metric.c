@@ -100,7 +100,7 @@ ortrain_metric_class_init (OrtrainMetricClass *klass)
   /**
    * OrtrainMetric:name: (getter get_name) (setter set_name)
    *
-   * What the value is called in records and logs; %NULL for the name of the class. Default: %NULL.
+   * The name of the value in records and logs; %NULL for the name of the class. Default: %NULL.
    */
   properties[PROP_NAME] = g_param_spec_string ("name", NULL, NULL, NULL,
                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
@@ -124,7 +124,7 @@ ortrain_metric_init (OrtrainMetric *self)
  * ortrain_metric_get_name: (get-property name)
  * @self: the object
  *
- * Gets what the value is called in records and logs.
+ * Gets the name of the value in records and logs.
  *
  * Returns: (transfer none) (nullable): the name; %NULL for that of the class
  */
@@ -140,7 +140,7 @@ ortrain_metric_get_name (OrtrainMetric *self)
  * @self: the object
  * @name: (nullable): the name; %NULL for that of the class
  *
- * Sets what the value is called in records and logs.
+ * Sets the name of the value in records and logs.
  */
 void
 ortrain_metric_set_name (OrtrainMetric *self, const char *name)
@@ -225,7 +225,7 @@ compute_in_context (gpointer data)
   call->ok = ortrain_metric_compute (call->self, &call->value, call->error);
 }
 
-/* Of a method: one that is written in a scripting language may fail without a reason. */
+/* The result of a method: a method in a scripting language may fail without an error. */
 static gboolean
 report (OrtrainMetric *self, const char *method, gboolean ok, GError *local_error, GError **error)
 {
@@ -291,7 +291,7 @@ ortrain_metric_update (OrtrainMetric *self, OrtrainTensorDict *outputs, OrtrainT
 /**
  * ortrain_metric_compute:
  * @self: a metric
- * @value: (out): the value; not a number where there is none
+ * @value: (out): the value; NaN where it is undefined
  * @error: return location for an error
  *
  * Computes the value of the batches since the last reset. Errors are those of the method of a derived class,

@@ -7,7 +7,7 @@
 #define ORTRAIN_MONITOR_LOSS "loss"
 #define ORTRAIN_MONITOR_ACCURACY "accuracy"
 
-/* By what epochs are compared. */
+/* The value by which epochs are compared. */
 typedef struct
 {
   char *name;
@@ -19,5 +19,5 @@ gboolean ortrain_monitor_take (OrtrainMonitor *self, OrtrainTrainer *trainer, GE
 void ortrain_monitor_clear (OrtrainMonitor *self);
 /* The value of an epoch; not a number if it has none. */
 double ortrain_monitor_get_value (const OrtrainMonitor *self, OrtrainEpochRecord *record);
-/* best: the best value so far, not a number if there is none. */
+/* best: the best value so far, NaN if there was no value yet. */
 gboolean ortrain_monitor_is_better (const OrtrainMonitor *self, double value, double best);

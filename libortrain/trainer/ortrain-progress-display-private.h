@@ -28,9 +28,9 @@ void ortrain_progress_display_begin (OrtrainProgressDisplay *self, int fd, Ortra
 void ortrain_progress_display_start (OrtrainProgressDisplay *self, const char *summary);
 void ortrain_progress_display_update (OrtrainProgressDisplay *self, const OrtrainProgress *progress);
 void ortrain_progress_display_epoch (OrtrainProgressDisplay *self, OrtrainEpochRecord *record);
-/* Takes what is unfinished from the screen, for other lines. */
+/* Removes the unfinished line from the screen, for other lines. */
 void ortrain_progress_display_hide (OrtrainProgressDisplay *self);
-/* What is unfinished stays on a line of its own. */
+/* Leaves the unfinished line on the screen, and ends it. */
 void ortrain_progress_display_end (OrtrainProgressDisplay *self);
 
 guint ortrain_progress_display_get_columns (const OrtrainProgressDisplay *self);

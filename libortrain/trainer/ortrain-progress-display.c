@@ -173,7 +173,7 @@ ortrain_progress_display_format (const OrtrainProgress *progress, gboolean valid
     RATE,
     N_PARTS
   };
-  /* from what is dispensable first */
+  /* dropped in this order: the least important part first */
   static const guint drop[] = { RATE, SPEED, LEFT, SKIPPED };
   const gboolean done = validates && progress->step == progress->n_steps;
   g_autofree char *loss = format_loss (progress->mean_loss);

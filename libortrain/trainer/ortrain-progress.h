@@ -28,9 +28,9 @@ typedef enum
  * OrtrainProgress:
  * @fraction: how much of the training is done, from 0 to 1
  * @loss: the loss of the last step
- * @mean_loss: the mean loss of the steps of this epoch so far, by what counts in each of them
+ * @mean_loss: the mean loss of the steps of this epoch so far, weighted by the elements that count in each of them
  * @learning_rate: the learning rate of the next update
- * @metric: the accuracy on the validation data after the last epoch, -1 if there is none
+ * @metric: the accuracy on the validation data after the last epoch, -1 if it is not computed
  * @seconds: the time since training began
  * @epoch: the number of the epoch, from 1
  * @n_epochs: the number of epochs that were asked for

@@ -120,9 +120,9 @@ ortrain_regression_metric_init (OrtrainRegressionMetric *self)
 
 /**
  * ortrain_regression_metric_new:
- * @measure: what to compute
+ * @measure: the value to compute
  * @output: the output of the model
- * @target: what it is held against, among the data
+ * @target: the name of the expected values, among the data
  *
  * Creates a metric, which is called `mae`, `rmse` or `r2`.
  *

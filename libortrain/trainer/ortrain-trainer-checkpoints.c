@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What is kept of a training: checkpoints, and the best epoch. */
+/* Saved states of a training: checkpoints, and the best epoch. */
 #include "trainer/ortrain-trainer-private.h"
 
 #include "core/ortrain-field-private.h"
@@ -195,7 +195,7 @@ ortrain_trainer_set_restore_best (OrtrainTrainer *self, gboolean restore_best)
  * ortrain_trainer_get_monitor: (get-property monitor)
  * @self: the object
  *
- * Gets by what an epoch is better than another one.
+ * Gets the name of the value by which epochs are compared.
  *
  * Returns: (transfer none): `loss`, `accuracy`, or the name of a metric
  */
@@ -211,7 +211,8 @@ ortrain_trainer_get_monitor (OrtrainTrainer *self)
  * @self: the object
  * @monitor: (nullable): `loss`, `accuracy`, or the name of a metric; %NULL for `loss`
  *
- * Sets by what an epoch is better than another one: the best weights, the best checkpoint and early stopping go by it.
+ * Sets the name of the value by which epochs are compared: the best weights, the best checkpoint and early stopping
+ * depend on it.
  *
  * ```python
  * trainer = Ortrain.Trainer(session, Ortrain.TensorDataset("train.npz"), epochs=20, patience=3)

@@ -406,7 +406,7 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
   const double value = ortrain_monitor_get_value (&fit->history->monitor, record);
   OrtrainLrSchedule *schedule =
       ortrain_training_options_get_schedule (ortrain_training_session_get_options (self->session));
-  if (schedule != NULL && isfinite (value)) /* what schedules observe is to fall */
+  if (schedule != NULL && isfinite (value)) /* schedules expect an observed value that falls */
     ortrain_lr_schedule_observe (schedule, fit->history->monitor.lower_is_better ? value : -value);
   record->learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
   record->seconds = g_timer_elapsed (fit->timer, NULL) - began;
@@ -530,7 +530,7 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
     return NULL;
   ortrain_training_session_decide_updates (self->session);
   ok = check_logs (self, error) && ortrain_fit_resume (self, &fit, error) && ortrain_fit_open_logs (self, &fit, error);
-  begin_epochs (self, &fit); /* what was resumed may have had others */
+  begin_epochs (self, &fit); /* the resumed training may have had other ones */
   fit.n_skipped_by_then = ortrain_training_session_peek_n_skipped (self->session);
   fit.n_updates_before = ortrain_training_session_peek_n_updates (self->session);
   ok = ok && check_last_batch (self, &fit, error);
@@ -680,11 +680,12 @@ ortrain_trainer_fit_finish (OrtrainTrainer *self, GAsyncResult *result, GError *
  * @metric: (out) (optional): the accuracy, -1 if no loss is a cross entropy
  * @error: return location for an error
  *
- * Evaluates the model on some data, in batches of the size that the trainer uses, and blocks until that is done; metrics
- * that were added to the trainer have their values then, see [method@Metric.compute]. Each batch counts in the mean of a
- * loss by what its own is the mean of ([method@TrainingSession.get_step_weight]), such as its labels that are not ignored:
- * it does not depend on the size of batches. Errors
- * are %G_IO_ERROR_CANCELLED, those of the dataset, and those of [method@TrainingSession.eval_step].
+ * Evaluates the model on some data, in batches of the size that the trainer uses, and blocks until that is done;
+ * metrics that were added to the trainer have their values then, see [method@Metric.compute]. In the mean of a loss,
+ * each batch is weighted by the number of elements that its own loss is the mean of
+ * ([method@TrainingSession.get_step_weight]), such as its labels that are not ignored: the mean does not depend on the
+ * size of batches. Errors are %G_IO_ERROR_CANCELLED, those of the dataset, and those of
+ * [method@TrainingSession.eval_step].
  *
  * Returns: %FALSE on error
  */

@@ -38,7 +38,7 @@ struct _OrtrainTrainer
 /* Slots of the signal queue. */
 #define ORTRAIN_TRAINER_EVENT 0    /* each one arrives */
 #define ORTRAIN_TRAINER_PROGRESS 1 /* the latest counts */
-#define ORTRAIN_TRAINER_START 2    /* what is trained, as a text */
+#define ORTRAIN_TRAINER_START 2    /* a summary of the training, as a text */
 #define ORTRAIN_TRAINER_END 3
 
 /* Emits a signal on the owner's context: EVENT with an epoch record or the file of a checkpoint, PROGRESS with a

@@ -299,10 +299,10 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:monitor: (getter get_monitor) (setter set_monitor)
    *
-   * By what an epoch is better than another one: `loss`, that of the validation data where there are some; `accuracy`,
-   * of models that are trained with a cross entropy; or the name of a metric that was added. All but the loss need
-   * validation data. Whether more or less is better is known of these, and of metrics by
-   * [property@Metric:lower-is-better]; a value that is not a number is never better. Default: `loss`.
+   * The value by which epochs are compared: `loss`, that of the validation data if they are set; `accuracy`, of models
+   * that are trained with a cross entropy; or the name of a metric that was added. All but the loss need validation
+   * data. Whether more or less is better is known of these, and of metrics by [property@Metric:lower-is-better]; a
+   * value that is not a number is never better. Default: `loss`.
    */
   properties[PROP_MONITOR] =
       ortrain_field_string_with_default ("monitor", G_STRUCT_OFFSET (OrtrainTrainer, monitor), ORTRAIN_MONITOR_LOSS);
@@ -310,10 +310,10 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:logs: (getter get_logs) (setter set_logs)
    *
-   * The files to which the loss and the learning rate of each step, and the results of each epoch, are written. The name
-   * says in which form: `run.csv`, `run.jsonl` (JSON lines), or, for TensorBoard, a folder, which exists or ends with a
-   * slash. A file that exists is replaced, unless training is resumed: then what was logged behind the checkpoint is.
-   * Each entry is complete or absent, whenever the process ends. Default: %NULL, none.
+   * The files to which the loss and the learning rate of each step, and the results of each epoch, are written. The
+   * name says in which form: `run.csv`, `run.jsonl` (JSON lines), or, for TensorBoard, a folder, which exists or ends
+   * with a slash. A file that exists is replaced, unless training is resumed: then only the entries after the
+   * checkpoint are replaced. Each entry is complete or absent, whenever the process ends. Default: %NULL, none.
    */
   properties[PROP_LOGS] = g_param_spec_boxed ("logs", NULL, NULL, G_TYPE_STRV,
                                               G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
@@ -321,8 +321,8 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:show-progress: (getter get_show_progress) (setter set_show_progress)
    *
-   * Whether [method@Trainer.fit] and [method@Trainer.fit_async] show on the standard error output what is trained, how
-   * far it is, and a line for each epoch. Default: %ORTRAIN_SHOW_PROGRESS_AUTO.
+   * Whether [method@Trainer.fit] and [method@Trainer.fit_async] show on the standard error output a summary of the
+   * training, its progress, and a line for each epoch. Default: %ORTRAIN_SHOW_PROGRESS_AUTO.
    */
   properties[PROP_SHOW_PROGRESS] = ortrain_field_enum ("show-progress", G_STRUCT_OFFSET (OrtrainTrainer, show_progress),
                                                        ORTRAIN_TYPE_SHOW_PROGRESS, ORTRAIN_SHOW_PROGRESS_AUTO);
@@ -331,10 +331,10 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer::started:
    * @self: the trainer
-   * @summary: what is trained, and with what: lines of a name and a text
+   * @summary: the model and the settings of the training: lines of a name and a text
    *
-   * Emitted before the first training step, with what is shown there: the model, its device and threads, parameters,
-   * data, optimizer, planned memory. The lines are not wrapped.
+   * Emitted before the first training step, with the text that is shown there: the model, its device and threads,
+   * parameters, data, optimizer, planned memory. The lines are not wrapped.
    */
   signals[STARTED] = g_signal_new ("started", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
                                    G_TYPE_NONE, 1, G_TYPE_STRING);
@@ -716,9 +716,9 @@ ortrain_trainer_get_show_progress (OrtrainTrainer *self)
  * @self: the object
  * @show_progress: the new value
  *
- * Sets whether a training is shown on the standard error output: what is trained, on a terminal one line that is drawn
- * again and again, elsewhere one every ten seconds, and the results of each epoch. It is written where signals are
- * emitted, on the main context of the trainer.
+ * Sets whether a training is shown on the standard error output: a summary, the progress (on a terminal one line that
+ * is drawn again and again, elsewhere one every ten seconds), and the results of each epoch. It is written where
+ * signals are emitted, on the main context of the trainer.
  *
  * ```python
  * trainer = Ortrain.Trainer(session, Ortrain.TensorDataset("train.npz"), epochs=2)
@@ -738,9 +738,9 @@ ortrain_trainer_set_show_progress (OrtrainTrainer *self, OrtrainShowProgress sho
  * ortrain_trainer_stop:
  * @self: a trainer
  *
- * Ends the training that runs behind its current update, as if it were complete: [method@Trainer.fit] returns the
- * results so far, of which [property@TrainingHistory:stopped-early] is set. Handlers of signals may call it, and so may
- * any thread. If there is a folder for checkpoints, one is saved, from which training can go on. Nothing happens if no
+ * Ends the running training after its current update, as if it were complete: [method@Trainer.fit] returns the results
+ * so far, of which [property@TrainingHistory:stopped-early] is set. Handlers of signals may call it, and so may any
+ * thread. If there is a folder for checkpoints, one is saved, from which training can go on. Nothing happens if no
  * training runs.
  *
  * ```python

@@ -145,7 +145,7 @@ ortrain_training_history_class_init (OrtrainTrainingHistoryClass *klass)
   /**
    * OrtrainTrainingHistory:last-metric: (getter get_last_metric)
    *
-   * The accuracy on the validation data after the final epoch; -1 if there is none. Read-only.
+   * The accuracy on the validation data after the final epoch; -1 if it is not computed. Read-only.
    */
   properties[PROP_LAST_METRIC] = g_param_spec_double ("last-metric", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
   /**
@@ -312,9 +312,9 @@ ortrain_training_history_get_last_loss (OrtrainTrainingHistory *self)
  * ortrain_training_history_get_last_metric: (get-property last-metric)
  * @self: a history
  *
- * Gets the accuracy on the validation data after the final epoch; -1 if there is none.
+ * Gets the accuracy on the validation data after the final epoch; -1 if it is not computed.
  *
- * Returns: the accuracy; -1 if there is none
+ * Returns: the accuracy; -1 if it is not computed
  */
 double
 ortrain_training_history_get_last_metric (OrtrainTrainingHistory *self)

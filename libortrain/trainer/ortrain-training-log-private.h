@@ -3,7 +3,7 @@
 
 #include <gio/gio.h>
 
-/* A file to which a training writes what it comes to, in one of three forms; doc/logs.md describes them. An entry is one
+/* A file to which a training writes its results, in one of three forms; doc/logs.md describes them. An entry is one
  * write: a process that is killed leaves complete entries. */
 typedef struct _OrtrainTrainingLog OrtrainTrainingLog;
 
@@ -45,7 +45,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainTrainingLog, ortrain_training_log_free)
 
 /* ---- TensorBoard's event files ---- */
 
-/* Appends a record: the version that a file begins with, that training starts behind a step, scalars of a step. */
+/* Appends a record: the version that a file begins with, that training starts after a step, scalars of a step. */
 void ortrain_events_append_version (GByteArray *bytes);
 void ortrain_events_append_start (GByteArray *bytes, guint64 step);
 void ortrain_events_append_scalars (GByteArray *bytes, guint64 step, const char *const *tags, const double *values,
