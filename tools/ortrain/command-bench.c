@@ -18,7 +18,7 @@ read_status (const char *field)
   return line != NULL ? g_ascii_strtoull (line + strlen (field) + 1, NULL, 10) * 1024 : 0;
 }
 
-/* Of all devices but the CPU, in bytes: other programs' too. */
+/* The memory in use on all devices but the CPU, in bytes, including that of other programs. */
 static guint64
 get_device_memory (void)
 {
@@ -153,7 +153,7 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
   ortrain_training_options_set_optimizer (options, optimizer);
   ortrain_training_options_add_loss (options, loss);
-  ortrain_training_options_set_stop_on_nan (options, FALSE); /* what is timed need not converge */
+  ortrain_training_options_set_stop_on_nan (options, FALSE); /* a timed training need not converge */
   if (threads > 0)                                           /* else the environment's, or all cores */
     ortrain_training_options_set_threads (options, (guint) threads);
   if (provider != NULL)

@@ -68,5 +68,4 @@ run (int argc, char *argv[])
 }
 
 const Command command_check = { "check", "MODEL [--stop-gradient PATTERN] [--json]",
-                                "List what stands in the way of training a model; exit status 1 if anything does",
-                                run };
+                                "List the obstacles to training a model; exit status 1 if there are any", run };

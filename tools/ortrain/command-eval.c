@@ -17,7 +17,7 @@ typedef struct
   OrtrainTensorDict *shared;
 } EvalData;
 
-/* The file of classes that was given, or the one beside the model; NULL without any. free_path: to free it */
+/* The given file of classes, or the one next to the model; NULL without any. free_path: to free it */
 static const char *
 find_classes (const EvalData *data, char **free_path)
 {

@@ -96,7 +96,7 @@ run (int argc, char *argv[])
       g_print ("%s%s", text, g_str_has_suffix (text, "\n") ? "" : "\n");
       return EXIT_OK;
     }
-  /* a model whose graph cannot be built is shown as it stands in the file */
+  /* a model whose graph cannot be built is shown as read from the file */
   OrtrainGraph *graph = ortrain_model_get_graph (model, NULL);
   if (graph == NULL)
     graph = ortrain_model_get_file_graph (model);
@@ -133,4 +133,4 @@ run (int argc, char *argv[])
 }
 
 const Command command_info = { "info", "MODEL [--parameters] [--json | --nodes | --dot]",
-                               "Tell what a model is: inputs, outputs, operators, parameters", run };
+                               "Describe a model: inputs, outputs, operators, parameters", run };

@@ -110,7 +110,7 @@ run (int argc, char *argv[])
       "Print how long a step would take on a device instead: a100, h100, h200, or a JSON file that describes one",
       "FILE" },
     { "profile", 0, 0, G_OPTION_ARG_FILENAME, &profile,
-      "With --device, a table that bench --profile has written, to print what was measured beside it", "FILE" },
+      "With --device, a table that bench --profile has written, to print the measured times as well", "FILE" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
     { NULL },
   };

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Adds the inputs of all items of a table, which has no columns but theirs, to those that are given. format: has the
- * classes afterwards, where the file of classes is given or stands beside the model. */
+ * classes afterwards, if the file of classes is given or lies next to the model. */
 static gboolean
 read_table (OrtrainTensorDict *feeds, const char *path, const char *model_path, OrtrainModel *model,
             const TableSettings *settings, OrtrainCsvFormat **format, GError **error)
@@ -50,7 +50,7 @@ print_classes (const char *name, OrtrainTensor *tensor, const char *const *class
     }
 }
 
-/* NAME=FILE each: pictures, and what else there is. any_images: whether one was a picture */
+/* NAME=FILE each: pictures and other files. any_images: whether one was a picture */
 static gboolean
 read_inputs (OrtrainTensorDict *feeds, char **inputs, OrtrainModel *model, const ImageSettings *images,
              gboolean *any_images, GError **error)
@@ -100,7 +100,7 @@ gives_all_inputs (OrtrainModel *model, char **inputs)
   return n_given == g_list_model_get_n_items (values);
 }
 
-/* The classes of a model that takes pictures, where training wrote them beside it. */
+/* The classes of a model that takes pictures, where training wrote them next to it. */
 static OrtrainCsvFormat *
 find_classes (const char *model_path, const TableSettings *settings, GError **error)
 {

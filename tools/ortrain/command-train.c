@@ -456,7 +456,7 @@ run (int argc, char *argv[])
     ortrain_training_options_set_accumulation_steps (options, (guint) accumulation);
   ortrain_training_options_set_optimizer (options, optimizer);
   command_tie_equal (model, options, TRUE);
-  /* what is not given stays as the environment has it */
+  /* without an option, the environment's setting stays */
   if (!isnan (max_grad_norm))
     ortrain_training_options_set_max_grad_norm (options, max_grad_norm);
   if (threads > 0)

@@ -172,7 +172,7 @@ verify (const char *directory, gboolean allow_links, char **why)
   return ONNX_TEST_PASS;
 }
 
-/* What is told of a test: its word, and where it does not pass, why. */
+/* The report on a test: its word, and, if it does not pass, the reason. */
 typedef struct
 {
   guint counts[ONNX_TEST_N_OUTCOMES]; /* printed: PASS, FAIL and SKIP */
@@ -190,7 +190,7 @@ report_line (Report *self, OnnxTestOutcome word, const char *name, const char *w
     g_print ("%s %s: %s\n", onnx_test_outcome_get_word (word), name, why);
 }
 
-/* A test that the list does not have is not held against anything where only what is listed counts. */
+/* A test that the list does not have is not counted as a failure if only listed tests count. */
 static void
 report_unlisted (Report *self, const char *name, OnnxTestOutcome outcome, const char *why)
 {
@@ -257,7 +257,7 @@ run (int argc, char *argv[])
   g_print ("%u passed, %u failed, %u skipped\n", report.counts[ONNX_TEST_PASS], report.counts[ONNX_TEST_FAIL],
            report.counts[ONNX_TEST_SKIP]);
   if (report.n_unlisted_skips > 0)
-    g_printerr ("%u of the skipped are not in the list of what is not supported\n", report.n_unlisted_skips);
+    g_printerr ("%u of the skipped are not in the list of unsupported tests\n", report.n_unlisted_skips);
   return report.counts[ONNX_TEST_FAIL] + report.n_unlisted_skips > 0 ? EXIT_FAILED : EXIT_OK;
 }
 

@@ -58,12 +58,12 @@ OrtrainOptimizer *command_make_optimizer (const char *name, double learning_rate
 gboolean command_set_precision (GObject *options, const char *name, GError **error);
 /* "1.5GiB" */
 gboolean command_parse_budget (const char *text, guint64 *bytes, GError **error);
-/* Of training or session options. */
+/* options: training or session options. */
 gboolean command_set_budget (GObject *options, const char *text, GError **error);
-/* Of training or session options; what is not given stays as the environment has it. */
+/* options: training or session options. An argument that is not given leaves the environment's setting. */
 #define ORTRAIN_COMMAND_NOT_GIVEN G_MININT
 gboolean command_set_device_index (GObject *options, gint index, GError **error);
-/* Of training or session options: no memory pattern, and these options of the arena. */
+/* options: training or session options. Sets no memory pattern, and these options of the arena. */
 void command_set_arena (GObject *options, const char *config);
 gboolean command_is_threads (gint threads); /* what --threads may be; 0: not given, or all cores */
 gboolean command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when, GError **error);
@@ -106,8 +106,8 @@ typedef struct
   gboolean plans; /* the feeds are planned with, and never run */
 } CommandSizes;
 
-/* Random feeds for the inputs of the session's model and for one target, in sizes for which the session has a plan. Those
- * are then in `sizes`; what is not the default is printed. */
+/* Random feeds for the inputs of the session's model and for one target, in sizes for which the session has a plan.
+ * Those are then in `sizes`; sizes that are not the default are printed. */
 OrtrainTensorDict *command_random_feeds (OrtrainTrainingSession *session, const char *output, const char *target,
                                          CommandSizes *sizes, OrtrainMemoryPlan **plan, GError **error);
 /* One parameter that the file holds twice is trained as one, as PyTorch does; tell: and that is said. */

@@ -161,7 +161,7 @@ data_read_shared (OrtrainGraph *graph, char **inputs, GError **error)
 /* ---- archives ---- */
 
 /* Whether the first dimension of this input has a name that is another dimension of an input, too, such as that of the
- * positions [seq] beside the tokens [batch, seq]. */
+ * positions [seq] with the tokens [batch, seq]. */
 static gboolean
 begins_with_inner (GListModel *inputs, OrtrainValue *value)
 {

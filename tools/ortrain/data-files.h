@@ -43,8 +43,8 @@ gboolean data_read_inputs (OrtrainTensorDict *tensors, char **inputs, GError **e
 /* The same for a graph that has all of these inputs: those that all items share. */
 OrtrainTensorDict *data_read_shared (OrtrainGraph *graph, char **inputs, GError **error);
 /* FILE.npz, or IMAGES.idx[.gz],LABELS.idx[.gz]: the images get the name of the graph's first input. An archive may have
- * other arrays beside the inputs and the target (NULL: none), but must have those that are not shared. Arrays of inputs without a
- * dimension for the batch are added to the shared ones. */
+ * arrays other than the inputs and the target (NULL: none), but must have those that are not shared. Arrays of inputs
+ * without a dimension for the batch are added to the shared ones. */
 OrtrainDataset *data_open (const char *path, OrtrainGraph *graph, const char *target, OrtrainTensorDict *shared,
                            GError **error);
 /* Removes the inputs that a table need not have. FALSE with an error if an input that all items share is not given. */

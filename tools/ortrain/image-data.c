@@ -118,7 +118,7 @@ parse_numbers (const char *option, const char *text, gsize *n, double initial, G
   return g_steal_pointer (&numbers);
 }
 
-/* NULL without an error: there is none */
+/* NULL without an error: not needed */
 static OrtrainTransform *
 make_normalize (const ImageSettings *settings, GError **error)
 {

@@ -32,7 +32,7 @@ is_json (const char *path)
   return first == '{' || first == '[' || g_str_has_suffix (path, ".json");
 }
 
-/* "m.onnx --batch 4": the file, and the options behind it in `own`. Those that it does not have are the common ones. */
+/* "m.onnx --batch 4": the file, and the options after it in `own`. Those that it does not have are the common ones. */
 static char *
 split_side (const char *side, const PlanSettings *common, PlanSettings *own, gboolean *has_options, GError **error)
 {
@@ -65,7 +65,7 @@ split_side (const char *side, const PlanSettings *common, PlanSettings *own, gbo
   if (g_strv_length (words) != 2)
     {
       g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                   "--compare '%s': one file is needed, a model or a plan, and behind it only options", side);
+                   "--compare '%s': one file is needed, a model or a plan, followed by options only", side);
       return NULL;
     }
   char **const texts[] = {
@@ -230,7 +230,7 @@ print_peaks (const PlanSummary *a, const PlanSummary *b)
     g_print ("  It is at the same node.\n");
 }
 
-/* ---- What is live at the peaks ---- */
+/* ---- Values live at the peaks ---- */
 
 #define MAX_VALUES 12 /* that are listed */
 
@@ -269,7 +269,7 @@ make_pairs (const PlanSummary *a, const PlanSummary *b)
         {
           const PlanBlocks *blocks = value, *other = g_hash_table_lookup (sides[1 - s]->blocks, key);
           const Pair pair = { blocks->name, blocks->category, s == 0 ? blocks : other, s == 0 ? other : blocks };
-          /* what is live on both sides comes from the first one */
+          /* a value that is live on both sides is listed with the first one */
           if (blocks->at_peak > 0 && (s == 0 || live (other) == 0))
             g_array_append_val (pairs, pair);
         }
@@ -389,7 +389,7 @@ add_number (JsonBuilder *builder, const char *name, double number)
   command_add_number (builder, number);
 }
 
-/* minus: what its figures are the difference to; or NULL */
+/* minus: the plan whose figures are subtracted; or NULL */
 static void
 add_figures (JsonBuilder *builder, const PlanSummary *side, const PlanSummary *minus)
 {

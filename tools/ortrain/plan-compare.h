@@ -3,6 +3,6 @@
 
 #include "plan-settings.h"
 
-/* Prints what differs between two plans. a, b: a model, a model with options of its own behind it ("m.onnx --batch 4"), or
- * a file that `ortrain plan --json` has printed; settings: for both, where they have no options of their own. */
+/* Prints the differences between two plans. a, b: a model, a model followed by options of its own ("m.onnx --batch 4"),
+ * or a file that `ortrain plan --json` has printed; settings: for both, where they have no options of their own. */
 gboolean plan_compare_print (const PlanSettings *settings, const char *a, const char *b, gboolean json, GError **error);

@@ -82,7 +82,7 @@ typedef struct
   }
 
 void plan_settings_clear (PlanSettings *self);
-/* Reads the numbers in what was typed. */
+/* Reads the numbers in the given texts. */
 gboolean plan_settings_check (PlanSettings *self, GError **error);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PlanSettings, plan_settings_clear)
 

@@ -87,7 +87,7 @@ get_object (Reading *reading, JsonObject *object, const char *name)
   return node != NULL ? json_node_get_object (node) : NULL;
 }
 
-/* Of objects. */
+/* A member that is an array of objects. */
 static GList *
 get_objects (Reading *reading, JsonObject *object, const char *name)
 {

@@ -27,7 +27,7 @@ typedef struct
   guint64 peak_live;
   char *peak_node, *peak_operator, *peak_phase; /* or NULL: a packing without steps */
   char *gradients_kept;                         /* why; or NULL */
-  GHashTable *blocks;                           /* of PlanBlocks, by what it is and name */
+  GHashTable *blocks;                           /* of PlanBlocks, by kind and name */
 } PlanSummary;
 
 /* name: for messages. */

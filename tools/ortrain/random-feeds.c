@@ -43,7 +43,7 @@ find_range (OrtrainModel *model, const char *input)
   return range;
 }
 
-/* Of one element no random number is drawn. */
+/* For a range of one element no random number is drawn. */
 static gint64
 next_integer (Random *random, IntegerRange range)
 {
@@ -358,7 +358,7 @@ try_sizes (const Search *search, gint64 batch, gint64 seq, OrtrainMemoryPlan **p
           return NULL;
         }
     }
-  /* A forward pass says which shape the output really has, or what is wrong with the sizes. */
+  /* A forward pass finds the real shape of the output, or the error in the sizes. */
   if (search->plans && !is_small (search, batch, seq))
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,

@@ -16,7 +16,7 @@ command_set_recompute (OrtrainTrainingOptions *options, gint level, const char *
   return TRUE;
 }
 
-/* What the peak of the plan is at each level, beside the largest saving that the table names. */
+/* The peak of the plan at each level, and the largest saving in the table. */
 static gboolean
 append_peaks (GString *out, OrtrainModel *model, OrtrainTrainingOptions *options, OrtrainTensorDict *feeds,
               guint64 asked, GError **error)

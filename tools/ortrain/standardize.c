@@ -9,7 +9,7 @@
 #define STANDARDIZED ".standardized"
 #define OLDEST_SET 12 /* which has lists of numbers as constants */
 
-/* Of one input: sums over the items, feature by feature. */
+/* For one input: sums over the items, feature by feature. */
 typedef struct
 {
   const char *name;
@@ -129,7 +129,7 @@ insert (OrtrainGraph *graph, Sums *sums, GError **error)
       const double spread = sqrt (sums->spread[k] / sums->n);
       sums->spread[k] = spread > 0 ? spread : 1.0;
     }
-  /* x itself comes to its place when its other uses are those of the result */
+  /* x itself is moved to `place` when its other uses become those of the result */
   if (!add_constant (graph, place, &zero, 1, error) ||
       !add_constant (graph, mean, sums->mean, sums->n_features, error) ||
       !add_constant (graph, deviation, sums->spread, sums->n_features, error) ||
@@ -167,7 +167,7 @@ standardize_load (OrtrainModel *model, const char *checkpoint, GError **error)
     return NULL; /* nor read what may be large */
   g_autoptr (OrtrainCheckpoint) loaded = ortrain_checkpoint_load (checkpoint, error);
   GBytes *bytes = loaded != NULL ? ortrain_checkpoint_get_file (loaded, "model.onnx") : NULL;
-  /* one with files beside it is not ours: it cannot be read from here */
+  /* a model with external data is not ours: it cannot be read from here */
   g_autoptr (OrtrainModel) kept = bytes != NULL ? ortrain_model_new_from_bytes (bytes, NULL, NULL) : NULL;
   return kept != NULL && is_standardized (ortrain_model_get_file_graph (kept)) ? g_steal_pointer (&kept) : NULL;
 }

@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-/* The provider writes what it has measured, by the steps' numbers; what they are is in the plan. */
+/* The provider writes its measurements, by the numbers of steps; the plan describes the steps. */
 
 gboolean
 step_profile_begin (const char *path, GError **error)

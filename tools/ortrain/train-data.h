@@ -18,7 +18,7 @@ typedef struct
   gboolean drop_last;
 } TrainBatches;
 
-/* Decides how many items a step has, and prints what is left out. held_out: or NULL; output: of the loss */
+/* Decides how many items a step has, and prints how many are left out. held_out: or NULL; output: of the loss */
 gboolean train_data_choose_batches (TrainBatches *batches, OrtrainModel *model, const char *output,
                                     OrtrainDataset *dataset, OrtrainDataset *held_out, GError **error);
 /* The number of batches of an epoch. */

@@ -27,7 +27,7 @@ train_schedule_make (const char *name, guint64 n_steps, gint64 warm_up, const Tr
   const gboolean is_plateau = name != NULL && g_str_equal (name, "plateau");
   if (!is_plateau && (!isnan (plateau->factor) || plateau->patience != -1))
     {
-      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "%s goes with --schedule plateau only",
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "%s is for --schedule plateau only",
                    !isnan (plateau->factor) ? "--plateau-factor" : "--plateau-patience");
       return NULL;
     }
