@@ -24,7 +24,7 @@ cache_folder_end (gpointer *fixture, gconstpointer data)
   g_clear_pointer (&folder, g_free);
 }
 
-/* Of the only entry. */
+/* The path of the only entry. */
 static char *
 cache_folder_find_file (void)
 {

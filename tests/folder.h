@@ -20,7 +20,7 @@ test_remove_folder (const char *path)
   g_remove (path);
 }
 
-/* How many files and folders are in it, not counting what is in those. */
+/* How many files and folders are in it, not counting the contents of subfolders. */
 static inline guint
 test_count_entries (const char *path)
 {

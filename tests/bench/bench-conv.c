@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Times convolutions and their gradients beside oneDNN's primitives:
- *   bench-conv SHAPES [threads]         a table: milliseconds of both, and our speed in GFLOP/s
- *   bench-conv SHAPES threads --serve   reads "SHAPE PRODUCT IMPLEMENTATION SECONDS" lines and answers milliseconds
- *   bench-conv SHAPES threads --types   a table: milliseconds of ours in float32, bfloat16 and float16
- * SHAPES is a file like conv-shapes.txt. The figure is the best of several runs; the multiplications counted are those
- * that the kernel does, padding left out where it leaves it out. oneDNN's figure includes the reorders between the plain
- * layout and the one that its primitive chooses, as a training step would have to do them. */
+/* Times convolutions and their gradients, and oneDNN's primitives for comparison: bench-conv SHAPES [threads] a table:
+ *   milliseconds of both, and our speed in GFLOP/s bench-conv SHAPES threads --serve reads "SHAPE PRODUCT
+ *   IMPLEMENTATION SECONDS" lines and answers milliseconds bench-conv SHAPES threads --types a table: milliseconds of
+ *   ours in float32, bfloat16 and float16 SHAPES is a file like conv-shapes.txt. The figure is the best of several
+ *   runs; the multiplications counted are those that the kernel does, padding left out where it leaves it out. oneDNN's
+ *   figure includes the reorders between the plain layout and the one that its primitive chooses, as a training step
+ *   would have to do them. */
 #include "cpu/ortrain-cpu-device-private.h"
 #include "host-context.h"
 #include "ops/ortrain-op-private.h"

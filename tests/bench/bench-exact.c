@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What the search for a memory budget finds, beside the best there is, on graphs that are small enough for all ways to be tried:
- *   bench-exact [N [SEED]]      so many random graphs from that seed on (500, 1), and a quarter as many pieces of the models in
- *                               data/fixtures
- *                               (below the folder G_TEST_SRCDIR, or "tests"): one line of JSON
- *   bench-exact --show NAME     one graph, by its name in that line, with all that was found */
+/* Compares the result of the search for a memory budget with the optimum, on graphs that are small enough for all ways
+ *   to be tried: bench-exact [N [SEED]] so many random graphs from that seed on (500, 1), and a quarter as many pieces
+ *   of the models in data/fixtures (below the folder G_TEST_SRCDIR, or "tests"): one line of JSON bench-exact --show
+ *   NAME one graph, by its name in that line, with all results */
 #include "exact/comparison.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Times kernels in float32 beside bfloat16, taking turns, at the sizes of a small transformer (rows of 768, 4 × 12 heads
- * of 64, length 256, 50257 classes) and of a small image network:
- *   [COLD=1] bench-half [SECONDS [NAME]]   one thread; milliseconds, best of many runs, forward and backward
- * Operands stay in the caches between runs if they fit; with COLD they lie in memory, as behind other kernels of a step.
- * Statistics and parameters are float32 in both. The last column tells runs apart: a hash of the float32 outputs. */
+/* Times kernels in float32 and in bfloat16, taking turns, at the sizes of a small transformer (rows of 768, 4 × 12
+ * heads of 64, length 256, 50257 classes) and of a small image network: [COLD=1] bench-half [SECONDS [NAME]] one
+ * thread; milliseconds, best of many runs, forward and backward Operands stay in the caches between runs if they fit;
+ * with COLD they are in memory only, as after other kernels of a step. Statistics and parameters are float32 in both.
+ * The last column tells runs apart: a hash of the float32 outputs. */
 #include "host-context.h"
 #include "kernel-abi/ortrain-attributes-private.h"
 #include "provider/ortrain-provider-private.h"

@@ -31,7 +31,7 @@ fail (const GError *error)
   exit (1);
 }
 
-/* Of the processor: other programs may be running. */
+/* Processor time of this process: other programs may be running. */
 static gint64
 now (void)
 {

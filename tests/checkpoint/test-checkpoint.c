@@ -108,7 +108,7 @@ test_round_trip (void)
   g_assert_cmpuint (check_whole (loaded, 100), ==, 1);
   g_assert_null (ortrain_checkpoint_get_tensors (loaded, "buffers"));
 
-  /* saved over, and even over what it was loaded from: what is mapped stays valid */
+  /* saved over, and even over what it was loaded from: mapped tensors stay valid */
   g_autoptr (OrtrainCheckpoint) second = make_checkpoint (2, 100);
   g_assert_true (ortrain_checkpoint_save (second, path, NULL, &error));
   g_assert_cmpuint (load_whole (path, 100), ==, 2);
@@ -341,7 +341,7 @@ replace_in_manifest (const char *path, const char *manifest, const char *from, c
   g_string_free (s, TRUE);
 }
 
-/* As an older version wrote it, without a checksum: then what is in it is looked at by itself. */
+/* As an older version wrote it, without a checksum: then its contents are checked one by one. */
 static char *
 unseal (const char *manifest)
 {
@@ -381,7 +381,7 @@ test_manifest_checksum (void)
   g_assert_cmpuint (load_whole (path, 10), ==, 7);
 }
 
-/* What saves remove is what saves have written. */
+/* Saves remove only files that saves have written. */
 static void
 test_foreign_files (void)
 {
@@ -426,7 +426,7 @@ test_foreign_files (void)
   g_assert_false (g_file_test (shard, G_FILE_TEST_EXISTS));
   g_assert_cmpuint (test_count_entries (path), ==, 2 + 6 + 1);
 
-  /* a folder of an older version has no list: its manifest says what is in it */
+  /* a folder of an older version has no list: its manifest lists its files */
   g_autofree char *other = new_path (), *other_file = g_build_filename (other, "manifest.json", NULL);
   save_well (checkpoint, other);
   g_assert_true (g_file_get_contents (other_file, &manifest, NULL, NULL));
@@ -581,7 +581,7 @@ test_async (void)
   g_autoptr (GMainLoop) loop = g_main_loop_new (NULL, FALSE);
   g_autoptr (OrtrainCheckpoint) checkpoint = make_checkpoint (5, 100);
   ortrain_checkpoint_save_async (checkpoint, path, NULL, save_done, loop);
-  /* what is changed afterwards does not count */
+  /* later changes do not count */
   ortrain_checkpoint_set_tensors (checkpoint, "parameters", NULL);
   g_main_loop_run (loop);
   ortrain_checkpoint_load_async (path, NULL, load_done, loop);

@@ -17,7 +17,7 @@ static void
 test_versions (void)
 {
   static const char *const files[][2] = {
-    { "memory.max", "1\n" }, /* beside the files of version 1, where it belongs to no group */
+    { "memory.max", "1\n" }, /* together with the files of version 1, where it belongs to no group */
     { "memory.current", "0\n" },
     { "a/memory.max", "1000000\n" },
     { "a/memory.current", "400000\n" },

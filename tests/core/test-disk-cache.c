@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Promise: what was stored is found, by the same key alone; whatever lies in the folder, nothing else is found, nothing
+/* Promise: a stored entry is found, by the same key alone; whatever the folder contains, nothing else is found, nothing
  * fails, and no file of others is touched. */
 
 #define KEY "a key"
@@ -118,7 +118,7 @@ test_damaged (gpointer *fixture, gconstpointer data)
   g_assert_cmpuint (test_count_entries (folder), ==, 1);
 }
 
-/* A whole entry under the name of another key is none of it. */
+/* A whole entry under the name of another key does not belong to that key. */
 static void
 test_exchanged (gpointer *fixture, gconstpointer data)
 {
@@ -139,7 +139,7 @@ test_exchanged (gpointer *fixture, gconstpointer data)
   assert_found ("plan", "another", NULL);
 }
 
-/* What is no file of the user's own: links, folders, pipes, files that others may write. */
+/* Anything but files of the user: links, folders, pipes, files that others may write. */
 static void
 test_foreign (gpointer *fixture, gconstpointer data)
 {
@@ -190,8 +190,8 @@ test_folders (gpointer *fixture, gconstpointer data)
   g_assert_cmpuint (test_count_entries (open), ==, 0);
 }
 
-/* What is there is read; nothing is written, and nobody complains. Root, who may write everywhere, is somebody else for
- * that long. */
+/* Existing entries are read; nothing is written, and nobody complains. Root, who may write everywhere, is somebody else
+ * for that long. */
 static void
 test_read_only (gpointer *fixture, gconstpointer data)
 {
@@ -286,7 +286,7 @@ assert_exists (const char *path, gboolean exists)
   g_assert_cmpint (g_file_test (path, G_FILE_TEST_EXISTS), ==, exists);
 }
 
-/* Of two MiB: storing that much checks whether there is room. */
+/* Stores two MiB: an entry of that size checks whether there is room. */
 static void
 store_large (const char *key)
 {

@@ -152,7 +152,7 @@ test_checked (void)
   g_assert_cmpint (n, ==, 1);
   g_assert_true (ortrain_checked_n_elements ((gint64[]){ 0, ORTRAIN_MAX_ELEMENTS }, 2, &n));
   g_assert_cmpint (n, ==, 0);
-  /* kernels round up the dimensions of what has no elements */
+  /* kernels round up the dimensions of empty tensors */
   g_assert_false (ortrain_checked_n_elements ((gint64[]){ 0, ORTRAIN_MAX_ELEMENTS + 1 }, 2, &n));
   g_assert_false (ortrain_checked_n_elements ((gint64[]){ 0, ORTRAIN_MAX_ELEMENTS, 2 }, 3, &n));
   g_assert_false (ortrain_checked_n_elements ((gint64[]){ 0, G_MAXINT64, 2 }, 3, &n));

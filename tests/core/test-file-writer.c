@@ -45,7 +45,7 @@ write_all (OrtrainFileWriter *writer, const char *text)
   g_assert_no_error (error);
 }
 
-/* The old contents are there until the commit, and stay when there is none; who may read them may read the new ones. */
+/* The old contents are there until the commit, and stay without one; users who may read them may read the new ones. */
 static void
 test_commit (void)
 {

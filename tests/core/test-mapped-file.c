@@ -31,7 +31,7 @@ sum (const guint8 *data, gsize n)
   return total;
 }
 
-/* What is trimmed leaves memory, as far as whole pages go, and comes back from the file. */
+/* Whole pages of a trimmed range leave memory, and are read again from the file. */
 static void
 test_trim (void)
 {
@@ -98,7 +98,7 @@ protect_it (Mapped *self)
   g_assert_cmpint (fchmod (self->fd, 0400), ==, 0);
 }
 
-/* Beside what is sampled. */
+/* Writes next to the sampled bytes. */
 static void
 write_it (Mapped *self)
 {

@@ -49,7 +49,7 @@ test_cut (void)
   g_string_free (wide, TRUE);
 }
 
-/* What is escaped counts as it is shown, so that a message of a few names has a limit. */
+/* Escaped text counts with its shown length, so that a message of a few names has a limit. */
 static void
 test_cut_escapes (void)
 {

@@ -82,7 +82,7 @@ test_fork (void)
   run_tasks (worker, &order, 3);
 }
 
-/* An object that has the worker, and goes with the last task on the worker's own thread. */
+/* An object that has the worker, and is freed with the last task on the worker's own thread. */
 typedef struct
 {
   OrtrainWorker *worker;
@@ -121,7 +121,7 @@ test_last_reference (void)
     }
 }
 
-/* ---- what users implement is called where they asked for the work ---- */
+/* ---- methods of users are called in the context of the caller ---- */
 
 static void
 note_self (gpointer data)

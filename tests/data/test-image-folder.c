@@ -230,7 +230,7 @@ test_empty (void)
   g_assert_null (ortrain_image_folder_get_classes (ORTRAIN_IMAGE_FOLDER (bare)));
 }
 
-/* Formats whose loaders are packages of their own: by their contents, or with the name of what is missing. */
+/* Formats whose loaders are packages of their own: by their contents, or an error that names the missing package. */
 static void
 test_loaders (void)
 {
@@ -354,7 +354,7 @@ test_prefetch (void)
             g_ptr_array_add (expected, ortrain_tensor_copy (image, NULL));
           g_assert_true (ortrain_tensor_equal (image, expected->pdata[i]));
           g_hash_table_add (addresses, (gpointer) ortrain_tensor_peek (image));
-          /* what is set meanwhile is for what is read after that, by this thread or the other one */
+          /* a size that is set meanwhile applies to later reads, by this thread or the other one */
           if (prefetch > 0)
             g_object_set (dataset, "width", 4 + i % 2, "width", 4, NULL);
         }

@@ -241,7 +241,7 @@ allow_soon (gpointer data)
   return NULL;
 }
 
-/* Stopping waits for what is being read, and for nothing that is not begun. */
+/* Stopping waits for the batch that is being read, and for none that is not begun. */
 static void
 test_stop (void)
 {
@@ -302,7 +302,7 @@ test_watched (void)
     {
       g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (loader, NULL);
       g_assert_nonnull (batch);
-      /* what is not exclusive is replaced, with a signal */
+      /* a tensor that others reference is replaced, with a signal */
       g_autoptr (OrtrainTensor) one G_GNUC_UNUSED = g_object_ref (ortrain_tensor_dict_get_tensor (batch, 0));
       if (i % 2 == 0)
         g_signal_connect (batch, "items-changed", G_CALLBACK (on_items_changed), NULL);
@@ -389,7 +389,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/prefetch/memory", test_memory);
   g_test_add_func ("/prefetch/watched", test_watched);
   g_test_add_func ("/prefetch/changes", test_changes);
-#ifndef __SANITIZE_THREAD__ /* which forbids threads behind a fork */
+#ifndef __SANITIZE_THREAD__ /* which forbids threads after a fork */
   g_test_add_func ("/prefetch/fork", test_fork);
 #endif
   return g_test_run ();

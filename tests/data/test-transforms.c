@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* What torchvision 0.29 computes (functional.resize with antialias, center_crop, normalize) of the picture below: with weights in float32, which
- * is what the tolerance is for. */
+/* The results of torchvision 0.29 (functional.resize with antialias, center_crop, normalize) for the picture below:
+ * with weights in float32, hence the tolerance. */
 static const float shrunk[] = { 0.370129883, 0.547895908, 0.469932288, 0.513975143, 0.472680777, 0.422219068,
                                 0.464709193, 0.419786125, 0.548277855, 0.546866119, 0.472913235, 0.422642559 };
 static const float grown[] = {
@@ -349,7 +349,7 @@ count_equal (GPtrArray *a, GPtrArray *b)
   return n;
 }
 
-/* What is random is a function of seed, epoch and item, not of the order, the batches, or the threads. */
+/* Random choices are a function of seed, epoch and item, not of the order, the batches, or the threads. */
 static void
 test_dataset (void)
 {

@@ -8,7 +8,7 @@
 typedef struct
 {
   gint waits;          /* for all that was submitted */
-  gint awaited_events; /* for what was submitted up to some point */
+  gint awaited_events; /* waits for the work submitted up to some point */
   gint captures, launches;
 } LateCounters;
 

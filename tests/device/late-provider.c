@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A device on the host, for tests: the kernels of the CPU behind the manners of a GPU.
+/* A device on the host, for tests: CPU kernels behind an API that behaves like a GPU.
  *
  * Its memory is mapped twice. The addresses that the library gets belong to a mapping that nobody may touch, so that the
  * host crashes where it takes them for its own; streams go through the other one. Each stream is a thread that runs late
@@ -212,7 +212,7 @@ struct _OrtrainEvent
 
 typedef struct
 {
-  OrtrainCpuProvider cpu; /* first: kernels find it behind their provider */
+  OrtrainCpuProvider cpu; /* first: kernels find it at the address of their provider */
   OrtrainProvider *host;
   guint n_streams;
 } LateProvider;
@@ -390,7 +390,7 @@ late_copy (OrtrainProvider *provider, OrtrainStream *stream, gpointer destinatio
     return TRUE;
   if (from_host && n_bytes > SMALL_COPY)
     {
-      /* like a driver that has no room to keep it: not before what was submitted, and at once */
+      /* like a driver that has no room to keep the data: after the submitted work, and at once */
       drain (stream);
       memmove (resolve (destination), source, n_bytes);
       return TRUE;

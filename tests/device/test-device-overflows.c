@@ -5,8 +5,8 @@
 #include "folder.h"
 #include "tensor/ortrain-tensor-private.h"
 
-/* Updates that are left out, as gradients are not finite, while steps behind them are submitted: what those are run with depends
- * on it, and nobody waits to know. It is run with ORTRAIN_PROVIDER=late. */
+/* Updates that are skipped, as gradients are not finite, while later steps are submitted: the scalars of those steps
+ * depend on it, and nobody waits to know. It is run with ORTRAIN_PROVIDER=late. */
 
 static GModule *module;
 
@@ -222,7 +222,7 @@ test_apart (gconstpointer data)
     }
 }
 
-/* What is saved while steps are under way is gone on with to the same bits. */
+/* A training saved while steps are under way resumes with the same bits. */
 static void
 test_resumed (gconstpointer data)
 {
@@ -254,7 +254,8 @@ test_resumed (gconstpointer data)
   test_remove_folder (folder);
 }
 
-/* A scale that can fall no further: then it is an error, as on the CPU, and what was submitted behind it has done nothing. */
+/* A scale that can fall no further: then it is an error, as on the CPU, and steps submitted after it have done
+ * nothing. */
 static void
 test_least_scale (void)
 {
@@ -357,8 +358,8 @@ test_asynchronous (void)
     }
 }
 
-/* A step that fails, and is no error any more when that is found: it is run again, and so is the one behind it, before any
- * other. */
+/* A step that fails, and is no error any more when that is found: it is run again, and so is the one after it, before
+ * any other. */
 static void
 test_goes_on (void)
 {
@@ -451,7 +452,7 @@ see_checkpoint (OrtrainTrainer *trainer, const char *path, GString *seen)
                           ortrain_training_session_get_step (ortrain_trainer_get_session (trainer)));
 }
 
-/* Losses, learning rates and the updates behind which a checkpoint is saved are the CPU's. */
+/* Losses, learning rates and the updates after which a checkpoint is saved are the CPU's. */
 static void
 test_trainer (gconstpointer data)
 {
@@ -472,7 +473,7 @@ test_trainer (gconstpointer data)
       logs[k] = read_log (folder);
       test_remove_folder (folder);
     }
-  g_test_message ("checkpoints behind updates %s", seen[0]->str);
+  g_test_message ("checkpoints after updates %s", seen[0]->str);
   g_auto (GStrv) want = g_strsplit (logs[0], "\n", -1);
   g_auto (GStrv) found = g_strsplit (logs[1], "\n", -1);
   for (guint i = 0; want[i] != NULL; i++)

@@ -318,7 +318,8 @@ make_bad_feeds (TestModel *model, guint step, Failure failure)
   return feeds;
 }
 
-/* The error of a step is found behind the next one, says what it says elsewhere, and neither has had an effect. */
+/* The error of a step is found after the next one, has the same message as elsewhere, and neither step has had an
+ * effect. */
 static void
 test_failures (gconstpointer data)
 {
@@ -365,7 +366,7 @@ test_failures (gconstpointer data)
       }
 }
 
-/* An update that breaks parameters has happened, and what was submitted behind it has not. */
+/* An update that breaks parameters has happened, and steps submitted after it have not. */
 static void
 test_broken_parameters (gconstpointer data)
 {
@@ -391,7 +392,7 @@ test_broken_parameters (gconstpointer data)
         submit (sessions[1], test_model_feeds (model, 2));
       ortrain_training_session_get_last_loss (sessions[1], &error);
       g_assert_error (error, want->domain, want->code);
-      /* the gradients are those of the step behind it by then */
+      /* by then, the gradients are those of the step after it */
       const char *end = behind > 0 ? strstr (want->message, "its gradient") : NULL;
       g_assert_cmpint (strncmp (error->message, want->message, end != NULL ? (gsize) (end - want->message) : G_MAXSIZE),
                        ==, 0);
@@ -427,7 +428,8 @@ make_root (const char *provider)
   return session;
 }
 
-/* Gradients that are not finite of a loss that is: with clipping, there is no update, and no step behind it. */
+/* Gradients that are not finite although the loss is: with clipping, the update is skipped, and so is the step after
+ * it. */
 static void
 test_broken_gradients (void)
 {
@@ -461,7 +463,7 @@ test_broken_gradients (void)
     }
 }
 
-/* With a loss scale, an update that was skipped changes what the next one is. */
+/* With a loss scale, a skipped update changes the next one. */
 static void
 test_overflow (void)
 {

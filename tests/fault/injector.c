@@ -18,7 +18,7 @@ static gint armed; /* the kind, or -1 */
 static guint n_calls, fail_at;
 static const char *failed_call;
 
-/* Whether this call is the one. What is tried may use several threads, but one at a time. */
+/* Whether this call fails. The code under test may use several threads, but one at a time. */
 static gboolean
 hit (Injection kind, const char *name)
 {
@@ -156,7 +156,7 @@ REAL (GThread *, g_thread_try_new, (const char *name, GThreadFunc function, gpoi
   return NULL;
 }
 
-/* the mapping of a file: its pages are memory, what is behind them a file */
+/* the mapping of a file: its pages are memory, backed by a file */
 static gboolean
 mapping_fails (const char *path, GError **error)
 {

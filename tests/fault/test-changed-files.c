@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Somebody truncates, overwrites or replaces a file while the library has it mapped. Nothing ends the process, nothing
- * is made of the new contents: what would need the file is an error that says what happened. A file that is replaced by
- * a rename stays what it was for those who have it open. */
+/* Somebody truncates, overwrites or replaces a file while the library has it mapped. Nothing ends the process, the new
+ * contents are never used: calls that need the file fail with an error that says what happened. A file that is replaced
+ * by a rename stays what it was for those who have it open. */
 
 typedef enum
 {
@@ -20,7 +20,7 @@ typedef enum
   SHORTEN,   /* to one page */
   OVERWRITE, /* the same size, other bytes, as cp does to a file of the same size */
   GROW,
-  REPLACE, /* by a rename: not a change of what is mapped */
+  REPLACE, /* by a rename: not a change of the mapping */
   N_CHANGES,
 } Change;
 
@@ -306,8 +306,8 @@ test_model (gconstpointer data)
                   ortrain_inference_session_new (exported, NULL, &error);
               g_assert_no_error (error);
             }
-          /* what has failed, fails again; what the session has of its own, from its first step on, is still there, and
-           * so is what stands in another file */
+          /* calls that failed fail again; the session's own memory, from its first step on, is still valid, and so are
+           * the contents of other files */
           if (!ok && self.training != NULL)
             {
               g_clear_error (&error);

@@ -8,8 +8,7 @@
 #include <sys/resource.h>
 
 /* Each kind of bad input, from end to end: an error of the right domain and code that says where and why, nothing
- * changed, and the object still good for what it is there for. What a single reader refuses byte by byte is tested
- * beside that reader. */
+ * changed, and the object still usable. The refusals of a single reader, byte by byte, are tested with that reader. */
 
 static char *scratch;
 
@@ -227,7 +226,7 @@ test_missing_external_data (void)
   g_assert_cmpfloat (ortrain_tensor_get_scalar (ortrain_value_get_tensor (w), 3), ==, 4);
 }
 
-/* ---- What is fed ---- */
+/* ---- Feeds ---- */
 
 typedef struct
 {
@@ -457,8 +456,8 @@ typedef void (*Change) (gpointer what); /* after the first writing */
 typedef void (*Read) (gpointer what, const char *path,
                       gboolean changed); /* asserts that it is whole, and which it is */
 
-/* Files may grow to ever more bytes, until the writing succeeds. Before, each time: an error that names the file, what
- * was there is as it was, and nothing stands beside it. */
+/* Files may grow to ever more bytes, until the writing succeeds. Before, each time: an error that names the file, the
+ * old contents are unchanged, and no other file is left in the folder. */
 static void
 assert_full_disk (gpointer what, Write write_it, Change change, Read read_it, GQuark domain, int code, rlim_t step)
 {

@@ -7,9 +7,9 @@
 #include <errno.h>
 #include <glib/gstdio.h>
 
-/* Each call on files fails, one after the other, in everything that is read and written. A reader gives an error that
- * names the file; a writer leaves the old contents or the new ones, whole, and what it left beside them is gone after
- * the next time. Writes that take only a part, and signals in the middle, are no errors at all. */
+/* Each file operation fails, one after the other, in every reader and writer. A reader gives an error that names the
+ * file; a writer leaves the old contents or the new ones, whole, and its temporary files are gone after the next write.
+ * Writes that take only a part, and signals in the middle, are no errors at all. */
 
 typedef struct
 {
@@ -24,7 +24,7 @@ typedef struct
   TestModel *model;
   OrtrainTrainingSession *session;
   char *folder, *path;
-  OrtrainTensorDict *old, *new; /* what was written before, and is being written */
+  OrtrainTensorDict *old, *new; /* contents written before, and being written */
   OrtrainTensorDict *found;
 } Case;
 
@@ -65,7 +65,7 @@ train (Case *self)
 
 /* ---- Writers and readers ---- */
 
-/* A copy: what was read may be a mapping, which keeps the file open. */
+/* A copy: the result may be a mapping, which keeps the file open. */
 static gboolean
 keep (Case *self, const char *name, OrtrainTensor *tensor, GError **error)
 {

@@ -9,7 +9,7 @@
 #include <math.h>
 
 #define MAX_INPUT_ELEMENTS 4096
-#define MAX_PLAN_BYTES ((guint64) 32 << 20) /* what is larger takes time, and finds nothing else */
+#define MAX_PLAN_BYTES ((guint64) 32 << 20) /* larger plans take time, and find nothing else */
 
 /* Whether a stage runs. */
 static gboolean

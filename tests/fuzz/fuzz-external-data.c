@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The bytes are up to eight pairs of key and value, each ended by a zero byte: the external data of one tensor. Beside
+/* The bytes are up to eight pairs of key and value, each ended by a zero byte: the external data of one tensor. Next to
  * the model there is a good file, and every way out of its folder: to a file that must never be read. */
 
 #define SECRET 0x5ec2e75ec2e75ec2ull

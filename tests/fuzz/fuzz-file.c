@@ -6,12 +6,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* A model of a few bytes may ask for all memory that there is, and gets it: one run more, and the system kills somebody.
- * What a run may take is as much in all programs, with sanitizers and without; what is beyond is refused to the
- * library. */
+/* A model of a few bytes may ask for all memory that there is, and gets it: one run more, and the system kills
+ * somebody. The limit of a run is the same in all programs, with sanitizers and without; allocations above it fail. */
 #define RUN_BYTES ((rlim_t) 2 << 30)
 
-/* The address space of a sanitizer counts as data, so the limit stands above what is there. */
+/* The address space of a sanitizer counts as data, so the limit is added to the present size. */
 int
 LLVMFuzzerInitialize (int *argc, char ***argv)
 {

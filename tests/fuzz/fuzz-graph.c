@@ -9,9 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Models that are nearly right: the bytes decide which operators stand in them, where operands come from, and what is
- * wrong with a few of the operands and attributes. Every row of the table is reached with operands that fit it, so that
- * what goes wrong goes wrong deep inside. When the bytes end, random numbers that follow from all of them go on; after a
+/* Models that are nearly right: the bytes decide which operators they have, where operands come from, and which faults
+ * a few of the operands and attributes have. Every row of the table is reached with operands that fit it, so that what
+ * goes wrong goes wrong deep inside. When the bytes end, random numbers that follow from all of them go on; after a
  * first byte that is odd, they decide everything. */
 
 /* ---- Choices ---- */
@@ -115,7 +115,7 @@ set_any_attribute (Choices *choices, OrtrainAttributes *attributes, const char *
     }
 }
 
-/* Of the same kind, so that it is looked at by more than the check of kinds. */
+/* Keeps the kind, so that more than the check of kinds sees the change. */
 static void
 change_attribute (Choices *choices, OrtrainAttributes *attributes, const OrtrainAttribute *old)
 {
@@ -453,7 +453,7 @@ add_node (Maker *self, guint *n_wrong)
     }
 }
 
-/* If, over two results of what is there. */
+/* If, over two existing results. */
 static void
 add_choice (Maker *self)
 {

@@ -69,7 +69,7 @@ change (GRand *random, GByteArray *bytes, GPtrArray *seeds)
       if (bytes->len > 0)
         bytes->data[at] = (guint8) g_rand_int (random);
       break;
-    case 2: /* a number over what is there */
+    case 2: /* a number over existing bytes */
     case 3:
       {
         guint64 value = special[below (random, G_N_ELEMENTS (special))] + below (random, 3) - 1;
@@ -148,12 +148,12 @@ run_once (guint64 number, guint32 seed, GPtrArray *seeds)
   for (guint i = 0; i < 1u << MAX (power, 0); i++)
     if (fuzz_change_message == NULL || g_rand_int_range (random, 0, 16) == 0 || !fuzz_change_message (random, bytes))
       change (random, bytes, seeds);
-  /* exactly so many bytes on the heap, so that tools see a read behind them */
+  /* exactly so many bytes on the heap, so that tools see a read past the end */
   g_autofree guint8 *exact = g_memdup2 (bytes->data, bytes->len);
   LLVMFuzzerTestOneInput (exact, bytes->len);
 }
 
-/* One run that takes much, and many that leave a little behind, look alike at the end. */
+/* A run that takes much memory, and many that leak a little, look alike at the end. */
 static void
 tell_peak (void)
 {

@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-/* The manifest of a checkpoint. The folder is one that a session has saved, and the bytes are in the place of its manifest;
- * where they have a checksum, it is made right, so that what it seals is looked at. What is refused leaves the session as it
- * was. */
+/* The manifest of a checkpoint. The folder is one that a session has saved, and the bytes are in the place of its
+ * manifest; where they have a checksum, it is made right, so that the sealed contents are read. A refused manifest
+ * leaves the session as it was. */
 
 #define SUM "\"sha256\""
 #define N_DIGITS 64

@@ -31,7 +31,7 @@ export_anew (OrtrainModel *model)
     g_error ("what was written cannot be read: %s", error->message);
 }
 
-/* What a kernel computes in a moment: what is much larger takes time, and finds nothing else. */
+/* Whether a kernel computes it in a moment: much larger models take time, and find nothing else. */
 static gboolean
 is_small (OrtrainGraph *graph)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Changes protocol buffers so that they stay some: a change deep inside gets all the lengths around it right, and so
- * reaches what stands behind the first check. Whether bytes are a message is guessed: if they can be read as one. */
+ * reaches the code after the first check. Bytes that can be read as a message are taken for one. */
 
 typedef struct _Field Field;
 struct _Field
@@ -12,7 +12,7 @@ struct _Field
   guint32 number;
   guint8 type;
   guint64 value;     /* of a number, of any kind */
-  GByteArray *bytes; /* of what is not a message */
+  GByteArray *bytes; /* for bytes that are not a message */
   GPtrArray *fields; /* of a message */
 };
 

@@ -4,7 +4,7 @@
 #include <glib.h>
 #include <stdlib.h>
 
-/* What libFuzzer calls, and fuzz-main.c where there is none. Any bytes are good input or an error; what is neither traps.
+/* Called by libFuzzer, or by fuzz-main.c without it. Any bytes are good input or an error; anything else traps.
  * Configure with clang, -Dfuzz=true, -Db_sanitize=address,undefined, -Db_lundef=false and
  * -Dc_args=-fsanitize=fuzzer-no-link; run
  *

@@ -222,7 +222,7 @@ test_binary (void)
   compare (other, loss, reference, &soft, FALSE);
 }
 
-/* A logistic function has no log-probabilities: what it gives is taken as it is. */
+/* A logistic function has no log-probabilities: its result is taken as it is. */
 static void
 test_nll_of_sigmoid (void)
 {

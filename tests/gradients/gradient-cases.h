@@ -316,7 +316,7 @@ static const OrtrainGradientCase cases[] = {
   { "GridSample", "f[1,2,3,4];f[1,2,2,2]", "padding_mode='reflection'" },
   { "GridSample", "f[1,1,3,2,3];u[1,2,1,2,3]" },
   { "GridSample", "f[1,2,3,4];c[1,2,2,2]", "mode='nearest'" },
-  /* attention as ONNX has it, and what else is written out in single operators */
+  /* attention as ONNX has it, and other operators that are written out in single operators */
   { "Attention", "f[1,2,2,3];f[1,2,3,3];f[1,2,3,2]" },
   { "Attention", "f[1,4,2,3];f[1,2,4,3];f[1,2,4,2];c[2,4]", "softcap=0.7f scale=0.6f" },
   { "Attention", "f[2,3,4];f[2,3,2];f[2,3,2];b[3,3]{1,1,1,0,0,0,1,0,1}", "q_num_heads=2 kv_num_heads=1 is_causal=1" },

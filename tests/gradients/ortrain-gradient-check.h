@@ -25,9 +25,9 @@ typedef struct
  * failed. */
 double ortrain_gradient_check (const OrtrainGradientCase *test, char **message);
 
-/* The same with operand `index`, which is a constant in the case, as something that is trained, and that the loss depends
- * on beside the operator as well: a rule that drops its gradient without an error gives a wrong one. `*message` says
- * what was refused. */
+/* The same with operand `index`, which is a constant in the case, computed from a trained value, on which the loss also
+ * depends by another path: a rule that drops its gradient without an error gives a wrong one. `*message`: the
+ * refusal. */
 double ortrain_gradient_check_computed (const OrtrainGradientCase *test, guint index, char **message);
 
 /* Floating operands of all further cases are of this type. In another than float64, ortrain_gradient_check runs the

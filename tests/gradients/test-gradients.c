@@ -26,7 +26,7 @@ test_case (gconstpointer data)
 
 /* ---- Operands without elements ---- */
 
-/* What has no gradient, or no gradient yet. */
+/* Operators without a gradient, or without one yet. */
 static const OrtrainGradientCase forward_cases[] = {
   { "Sign", "f[2,3]" },
   { "Floor", "f[2,3]" },
@@ -96,7 +96,7 @@ static const OrtrainGradientCase computed_cases[] = {
 };
 
 /* The inputs with extent `extent` (0: that of the dimension number `dimension`) replaced by 0, in shapes and, for
- * `contents`, in the numbers of int64 constants too. NULL when there is none. */
+ * `contents`, in the numbers of int64 constants too. NULL if there is no such input. */
 static char *
 make_empty (const char *inputs, gint64 extent, gint dimension, gboolean contents)
 {
@@ -239,7 +239,7 @@ typedef struct
   guint computed, refused;
 } ComputedCounts;
 
-/* What is refused where it is computed of what is trained. */
+/* Cases that are refused when an operand is computed from a trained value. */
 static const struct
 {
   const char *op_type;
@@ -258,7 +258,7 @@ static const struct
   { "Range", 0, "it decides a shape" },
   { "Range", 1, "it decides a shape" },
   { "Range", 2, "it decides a shape" },
-  { "CrossEntropy", 2, "class weights beside smoothed labels" },
+  { "CrossEntropy", 2, "class weights with smoothed labels" },
 };
 
 static gboolean
@@ -294,7 +294,7 @@ check_computed (const OrtrainGradientCase *test, ComputedCounts *counts)
     }
 }
 
-/* A gradient that is right, or an error, whatever operand is computed of what is trained. */
+/* The gradient is right, or an error, whichever operand is computed from a trained value. */
 static void
 test_every_operand_computed (void)
 {

@@ -5,10 +5,10 @@
 #include "ops/kernel-run.h"
 #include "ops/ortrain-op-private.h"
 
-/* Kernels with operands of 16 bits, beside the same kernel in float32 on the same numbers: results are those of float32,
- * rounded once to the type of the result, to the last bit. All nodes of the gradients' cases are run, and larger ones,
- * in bfloat16, in float16, and with a type of its own for each operand. All rows of the families below that take 16 bits must
- * have been met. */
+/* Kernels with operands of 16 bits, compared with the same kernel in float32 on the same numbers: results are those of
+ * float32, rounded once to the type of the result, to the last bit. All nodes of the gradients' cases are run, and
+ * larger ones, in bfloat16, in float16, and with a type of its own for each operand. All rows of the families below
+ * that take 16 bits must have been met. */
 
 extern const OrtrainKernelTable ortrain_cpu_kernels_gather, ortrain_cpu_kernels_scatter, ortrain_cpu_kernels_resize,
     ortrain_cpu_kernels_columns, ortrain_cpu_kernels_pad, ortrain_cpu_kernels_reduction_baseline,
@@ -94,7 +94,7 @@ static const OrtrainGradientCase more[] = {
   { "Gelu", "f[31,33]" },
 };
 
-/* What has no gradient: types in which nothing is differentiated, draws, comparisons. */
+/* Operators without a gradient: types in which nothing is differentiated, draws, comparisons. */
 static const OrtrainGradientCase forward[] = {
   { "NormApply", "f[3,2,31];f[2,1];f[2,1];f[2,1]", NULL, 1, "org.ortrain" },
   { "GroupNormStatistics", "f[3,6,31];f[6]", "num_groups=2", 3, "org.ortrain" },
@@ -165,8 +165,8 @@ is_wide (OrtrainTensor *tensor)
   return tensor != NULL && ortrain_tensor_get_dtype (tensor) == ORTRAIN_DTYPE_FLOAT32;
 }
 
-/* types, rounded: of each operand, inputs before outputs; what it is stored as, and what it is rounded to before. FALSE:
- * there is no kernel. */
+/* types, rounded: of each operand, inputs before outputs: the stored type, and the type that it is first rounded to.
+ * FALSE: there is no kernel. */
 static gboolean
 run_task (KernelRun *run, const Task *task, const OrtrainDType *types, const OrtrainDType *rounded)
 {
@@ -224,16 +224,16 @@ run_task (KernelRun *run, const Task *task, const OrtrainDType *types, const Ort
 /* Operators of products, which sum in another order where an operand has 16 bits. */
 static const char *const products[] = { "RNN", "GRU", "LSTM", "RecurrentGrad", NULL };
 
-/* A sum of k products in float32 is off by at most k · 2^-24 of the sum of magnitudes. Here k is below 256 over all steps
- * of a sequence, magnitudes are about as large as the largest result, and activations do not enlarge differences. What
- * has 16 bits may then be rounded to the neighbour: one unit in its last place. */
+/* A sum of k products in float32 is off by at most k · 2^-24 of the sum of magnitudes. Here k is below 256 over all
+ * steps of a sequence, magnitudes are about as large as the largest result, and activations do not enlarge differences.
+ * A 16-bit result may then be rounded to the neighbour: one unit in its last place. */
 static gboolean
 is_close (OrtrainTensor *narrow, OrtrainTensor *reference, gint64 i, gboolean clips)
 {
   const OrtrainDType dtype = ortrain_tensor_get_dtype (narrow);
   const double x = ortrain_tensor_get_scalar (narrow, i), y = ortrain_tensor_get_scalar (reference, i);
   const double half = dtype == ORTRAIN_DTYPE_BFLOAT16 ? 0x1p-8 : dtype == ORTRAIN_DTYPE_FLOAT16 ? 0x1p-11 : 0;
-  const double unit = clips ? 3 * half : half; /* what was not clipped is stored beside the bound */
+  const double unit = clips ? 3 * half : half; /* elements that were not clipped are stored next to the bound */
   double largest = 0;
   for (gint64 k = 0; k < ortrain_tensor_get_n_elements (reference); k++)
     largest = MAX (largest, fabs (ortrain_tensor_get_scalar (reference, k)));
@@ -334,7 +334,7 @@ is_member (const OrtrainNode *node)
   return FALSE;
 }
 
-/* Recurrent layers that clip recognize what was clipped by its value, as it was stored: operands Y and what is saved. */
+/* Recurrent layers that clip recognize clipped elements by their stored value: operands Y and the saved values. */
 enum
 {
   STORED_Y = 10,
@@ -447,8 +447,8 @@ run_all (const OrtrainGradientCase *table, guint n, gboolean differentiated)
     }
 }
 
-/* What is not met: draws without an input have nothing to be rounded; the chains of fused nodes have a test of their
- * own. */
+/* Rows that are not met: draws without an input have nothing to be rounded; the chains of fused nodes have a test of
+ * their own. */
 static const char *const elsewhere[] = { "RandomNormal", "RandomUniform", NULL };
 
 static void

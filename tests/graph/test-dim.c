@@ -134,7 +134,8 @@ assert_bounded (OrtrainDim dim)
   g_assert_cmpuint (strlen (readable), <=, 1024);
 }
 
-/* Each operation with itself and with another operand, 64 times: what is too long becomes one opaque symbol. */
+/* Each operation with itself and with another operand, 64 times: expressions that are too long become one opaque
+ * symbol. */
 static void
 test_chains (Fixture *f, gconstpointer data)
 {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 /* Small files, each of which once made the library write or read outside of its memory, divide by zero, not end, or
- * compute wrong numbers. Each goes through every stage with drawn inputs; under sanitizers nothing is reported. What
- * cannot be computed is an error that says why; what can runs. */
+ * compute wrong numbers. Each goes through every stage with drawn inputs; under sanitizers nothing is reported. A model
+ * that cannot be computed is an error that says why; the others run. */
 
 #define N_RUNS 48
 

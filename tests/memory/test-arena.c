@@ -159,7 +159,7 @@ test_best_fit_and_coalescing (void)
   /* of 4, 2, 3 KiB and the large rest: the smallest that is large enough, not the first */
   g_assert_cmpuint (take (arena, 2 * KIB), ==, chunks[2]);
   g_assert_cmpuint (take (arena, 2 * KIB + 1), ==, chunks[4]);
-  /* 3 KiB are given out whole: the rest is smaller than what is asked for */
+  /* 3 KiB are given out whole: the rest is smaller than the requested size */
   check_bytes (arena, 8 * KIB, MIB, MIB - 12 * KIB);
   give (arena, chunks[2]);
   give (arena, chunks[4]);
@@ -216,7 +216,7 @@ test_limit (void)
   check_counts (arena, 4, 0, 3, 0);
 }
 
-/* What is free in pieces that are too small goes back to the device, under the arena's limit and under the device's. */
+/* Free pieces that are too small go back to the device, under the arena's limit and under the device's. */
 static void
 test_retry_after_shrink (void)
 {
@@ -288,10 +288,10 @@ test_reserve (void)
   const gsize reserved = ortrain_arena_reserve (arena, 10 * KIB, &error);
   g_assert_no_error (error);
   check_bytes (arena, 10 * KIB, 10 * KIB, 0);
-  const gsize other = take (arena, 1 * KIB); /* not from what is reserved */
+  const gsize other = take (arena, 1 * KIB); /* not from reserved memory */
   check_bytes (arena, 11 * KIB, 10 * KIB + MIB, MIB - KIB);
   give (arena, other);
-  g_assert_cmpuint (ortrain_arena_shrink (arena), ==, 0); /* the first piece stays, and so does what is reserved */
+  g_assert_cmpuint (ortrain_arena_shrink (arena), ==, 0); /* the first piece stays, and so does reserved memory */
   give (arena, reserved);
   check_bytes (arena, 0, MIB, MIB);
   check_counts (arena, 2, 1, 1, 0);

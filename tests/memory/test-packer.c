@@ -65,7 +65,7 @@ test_random (void)
     }
 }
 
-/* All packings of few items, by trying every order with the lowest place: the best of them is what is possible. */
+/* All packings of few items, by trying every order with the lowest place: the best of them is the optimum. */
 static gsize
 best_of_all_orders (OrtrainPackItem *items, gsize n, gsize placed, gsize limit)
 {
@@ -185,7 +185,7 @@ test_hard (void)
     }
 }
 
-/* A training step of a small GPT-2 with a batch of one: easy once what is preferred is placed first, hard for a search
+/* A training step of a small GPT-2 with a batch of one: easy once preferred items are placed first, hard for a search
  * that begins where there are the fewest ways on. With the effort that plans are made with. */
 static void
 test_training_step (void)
@@ -241,7 +241,8 @@ test_csv (void)
   g_unlink (path);
 }
 
-/* The same value of several layers is one row of what is largest; numbers that all of them share stay in its name. */
+/* The same value of several layers is one row of the list of the largest; numbers that all of them share stay in its
+ * name. */
 static void
 test_largest (void)
 {

@@ -280,7 +280,7 @@ trained_clear (gpointer data)
   g_clear_object (&trained->initial);
 }
 
-/* SGD with momentum behind the gradients of a training graph. scalars: its numbers, all 0 as yet. */
+/* SGD with momentum, after the gradients of a training graph. scalars: its numbers, all 0 as yet. */
 static void
 add_updates (OrtrainGraph *graph, Memory *memory, Updates updates, double **scalars)
 {
@@ -333,7 +333,8 @@ make_updated (Fixture *fixture, Memory *memory, Updates updates, double **scalar
   return make_executor (graph, memory, get_execution ());
 }
 
-/* Updates write over what they replace, behind all that reads it; gradients that they read at once need no place. */
+/* Updates write over the values that they replace, after all readers of those; gradients that they read at once need no
+ * place. */
 static void
 test_updates (Fixture *fixture, gconstpointer data)
 {

@@ -27,7 +27,7 @@ chain_init (Chain *self, guint n_blocks, guint n_options)
     }
 }
 
-/* What is open at a boundary was made by the block before it alone. */
+/* The values live at a boundary were made by the block before it alone. */
 static void
 set_open (Chain *self, guint boundary, guint64 bytes)
 {
@@ -64,7 +64,8 @@ note (Walk *walk, guint64 bytes)
   walk->peak = MAX (walk->peak, walk->held + bytes);
 }
 
-/* Blocks [begin, end) run forward for the `run`-th time, from what is open at `begin`, which is held, and then backward. */
+/* Blocks [begin, end) run forward for the `run`-th time, from the values live at `begin`, which are held, and then
+ * backward. */
 static void
 walk_stretch (Walk *walk, guint begin, guint end, guint run)
 {
@@ -282,8 +283,8 @@ test_equal_blocks (void)
             set_open (&chain, t + 1, 10000);
         }
       g_autoptr (GPtrArray) schedules = ortrain_chain_solve (&chain.chain);
-      /* the state before the first block is a snapshot that is not counted here, the one before the block that runs backward
-       * is counted and is none */
+      /* the state before the first block is a snapshot that is not counted here, the one before the block that runs
+       * backward is not a snapshot, but is counted */
       const guint64 limit = 1000000 + 10000 * cases[c].snapshots;
       double least = G_MAXDOUBLE;
       for (guint s = 0; s < schedules->len; s++)

@@ -111,7 +111,7 @@ check_rows (const OrtrainRecomputeReport *report, const ExpectedRow *expected, g
     }
 }
 
-/* The table of ONNX Runtime's documentation: what a row saves is the product of a shape, for all sizes. */
+/* The table of ONNX Runtime's documentation: the saving of a row is the product of a shape, for all sizes. */
 static void
 test_table (void)
 {
@@ -123,7 +123,7 @@ test_table (void)
     { "BiasGelu+:1:-1", "20480*b*(s - 1)", 20951040, 1, TRUE },
     { "FusedMatMul+:1:-1", "20480*b*(s - 1)", 20951040, 1, FALSE },
   };
-  /* the input of the cast cannot be computed again: it is kept, and half of what the output takes is saved */
+  /* the input of the cast cannot be computed again: it is kept, and half of the output's bytes are saved */
   const ExpectedRow cast = { "Cast+:2:-1", "20480*b*(s - 1)", 20951040, 1, TRUE };
   g_autoptr (GHashTable) sizes = ortrain_recompute_sizes_new ();
   ortrain_recompute_sizes_set (sizes, "b", 1);

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* For tests of models: small files, and what is asked of them. */
+/* For tests of models: small files, and queries about them. */
 
 #define DIMS(...) ((const gint64[]){ __VA_ARGS__, -1 })
 #define SCALAR ((const gint64[]){ -1 })

@@ -3,8 +3,8 @@
 
 #include <gio/gio.h>
 
-/* Writes protocol buffers by hand, right ones and wrong ones, with no code of the library. A message is a GByteArray;
- * what is put into another one is freed. */
+/* Writes protocol buffers by hand, right ones and wrong ones, with no code of the library. A message is a GByteArray; a
+ * message that is put into another one is freed. */
 typedef GByteArray Proto;
 
 static inline Proto *

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Weights in files beside the model. */
+/* Weights in separate files in the folder of the model. */
 
 static char *scratch; /* a directory of our own */
 
@@ -131,7 +131,8 @@ try_link (const char *base, const char *location, const char *part)
   g_assert_cmpmem (ortrain_tensor_peek (contents (model, "w")), 16, four, 16);
 }
 
-/* Links from snapshots/REVISION into the blobs beside it are followed, one step, to a plain file; no others are. */
+/* Links from snapshots/REVISION into the sibling folder of blobs are followed, one step, to a plain file; no others
+ * are. */
 static void
 test_hub_cache (void)
 {
@@ -309,7 +310,7 @@ test_external_export (void)
   g_autoptr (OrtrainModel) third = ortrain_model_new_from_file (out, &error);
   g_assert_no_error (error);
   g_assert_cmpfloat (ortrain_tensor_get_scalar (contents (third, "v"), 999), ==, 1999.0);
-  /* in memory, what is new comes into the model, and the rest stays where it is */
+  /* in memory, new contents come into the model, and the rest stays where it is */
   g_autoptr (GBytes) inside = ortrain_model_export_bytes (third, tensors, &error);
   g_assert_no_error (error);
   g_autoptr (OrtrainModel) fourth = ortrain_model_new_from_bytes (inside, base, &error);
@@ -317,7 +318,7 @@ test_external_export (void)
   g_assert_cmpfloat (ortrain_tensor_get_scalar (contents (fourth, "w"), 1), ==, 2.0);
 }
 
-/* Links that somebody has put where files are going to be: what they point to is not written to (CVE-2025-51480). */
+/* Links planted at the paths of future files: their targets are not written to (CVE-2025-51480). */
 static void
 test_planted_links (void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A file may give anything any name. What is told of it is short, of one line, and printable; what programs read is
+/* A file may give anything any name. Messages about it are short, of one line, and printable; output for programs is
  * well-formed. */
 #include "ortrain.h"
 

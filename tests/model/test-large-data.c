@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Weights of more than 2 GiB and 4 GiB, read and written. What is big consists of holes: the linker puts a function in
- * the place of write() that leaves a hole where a megabyte or more is written at once. */
+/* Weights of more than 2 GiB and 4 GiB, read and written. The large data consist of holes: the linker puts a function
+ * in the place of write() that leaves a hole where a megabyte or more is written at once. */
 
 #define DIMS(...) ((const gint64[]){ __VA_ARGS__, -1 })
 #define BIG (((gint64) 5 << 30) / 4) /* floats in 5 GiB */
@@ -52,7 +52,7 @@ assert_four (const void *data)
   g_assert_cmpmem (data, 16, four, 16);
 }
 
-/* a: 5 GiB with four numbers at their end; b: four numbers behind it, at an offset that needs 33 bits */
+/* a: 5 GiB with four numbers at their end; b: four numbers after it, at an offset that needs 33 bits */
 static OrtrainModel *
 load_big (void)
 {
@@ -84,7 +84,7 @@ test_read (void)
   /* no copy of either: both lie in one mapping of the file */
   g_assert_true ((const guint8 *) ortrain_tensor_peek (b) == (const guint8 *) ortrain_tensor_peek (a) + BIG * 4 - 16);
 
-  /* a byte behind the end, and sums that leave 63 bits, are told with all their digits */
+  /* a byte after the end, and sums that leave 63 bits, are told with all their digits */
   const struct
   {
     const char *offset, *length, *part;

@@ -73,7 +73,7 @@ test_truncated (void)
   for (gsize n = 0; n < size + g_bytes_get_size (whole); n++)
     {
       g_autoptr (GError) error = NULL;
-      /* exactly so many bytes on the heap, so that tools see a read behind them */
+      /* exactly so many bytes on the heap, so that tools see a read past the end */
       gsize length = n < size ? n : n - size;
       g_autoptr (GBytes) bytes = g_bytes_new (n < size ? (const guint8 *) data : small, length);
       g_autoptr (OrtrainModel) model = ortrain_model_new_from_bytes (bytes, NULL, &error);
@@ -296,7 +296,7 @@ test_bombs (void)
         proto_message (graph, 1, proto_node ("Pad", "x,pads", "y"));
       else
         {
-          /* what decides a shape is computed when the plan is made */
+          /* values that decide a shape are computed when the plan is made */
           Proto *node = proto_node ("ReduceMax", "big", "m"), *attribute = proto_new ();
           proto_string (attribute, 1, "keepdims");
           proto_int (attribute, 3, 0);

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-/* Reading a model takes at most 4 times its file and 64 MiB beyond what valid nodes and tensors need: what would take more
- * is refused. Each case runs in a process whose memory is limited to that; models of a hundred thousand nodes or values
- * stay within four fifths of it. */
+/* Reading a model takes at most 4 times its file and 64 MiB beyond what valid nodes and tensors need: a model that
+ * would take more is refused. Each case runs in a process whose memory is limited to that; models of a hundred thousand
+ * nodes or values stay within four fifths of it. */
 
 static void
 put_varint (GByteArray *out, guint64 value)

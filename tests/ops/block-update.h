@@ -56,7 +56,7 @@ new_scalars (const Case *test)
   return scalars;
 }
 
-/* Any codes and scales; behind the last element, zeros. A block in three has no numbers yet. */
+/* Any codes and scales; after the last element, zeros. A block in three has no numbers yet. */
 static OrtrainTensor *
 new_state (gint64 n, guint32 seed)
 {
@@ -215,7 +215,8 @@ model_clear (Model *m)
     }
 }
 
-/* Numbers in float stand beside those of the model: a code may be the next one where a number is at the end of a part. */
+/* Numbers in float differ slightly from those of the model: a code may be the next one where a number is at the end of
+ * a part. */
 static void
 compare_state (const double *right, guint state, OrtrainTensor *result, gint64 n)
 {

@@ -9,9 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Kernels whose floating-point operands may each be float32, bfloat16 or float16, beside the same kernel in float32.
- * Inputs are numbers that all three types hold, so that every mixture of types has the same inputs. What has 16 bits is
- * to be what the float32 kernel gives, rounded once. */
+/* Kernels whose floating-point operands may each be float32, bfloat16 or float16, compared with the same kernel in
+ * float32. Inputs are numbers that all three types hold, so that every mixture of types has the same inputs. 16-bit
+ * results must equal those of the float32 kernel, rounded once. */
 
 #define HALF_MAX_OPERANDS 10
 
@@ -32,9 +32,9 @@ typedef struct
   HalfOperand inputs[HALF_MAX_OPERANDS], outputs[HALF_MAX_OPERANDS];
   guint n_inputs, n_outputs;
   guint64 accumulates;
-  /* Outputs that are rounded from a sum in float64, or a sum over pieces: not the last bit. What is wide may differ from the
-   * float32 kernel's by `slack` relative to the largest element, 0: not at all; what is narrow by one unit roundoff
-   * more. */
+  /* Outputs that are rounded from a sum in float64, or a sum over pieces: not the last bit. Wide results may differ
+   * from the float32 kernel's by `slack` relative to the largest element, 0: not at all; narrow results by one unit
+   * roundoff more. */
   guint64 sums;
   double slack;
 } HalfCase;
@@ -155,7 +155,7 @@ half_run (const HalfCase *self, const OrtrainDType *types, gint place, guint n_t
       before.hi = 1;
       results[k] = half_new (&before, types[self->n_inputs + k], 20 + k);
       if (!(self->accumulates >> k & 1) && results[k].data != NULL)
-        memset (results[k].data, 0xff, results[k].n_bytes); /* NaN: what is not written is seen */
+        memset (results[k].data, 0xff, results[k].n_bytes); /* NaN: unwritten elements are seen */
       outputs[k] = half_describe (&self->outputs[k], &results[k]);
       to[k] = results[k].data;
     }
@@ -251,7 +251,7 @@ half_check (const HalfCase *self)
       if (variant == 2) /* float32 first, all else of 16 bits */
         for (guint i = 0; i < n; i++)
           types[i] = i == 0 ? ORTRAIN_DTYPE_FLOAT32 : ORTRAIN_DTYPE_BFLOAT16;
-      if (variant == 3) /* 16 bits through, parameters and what is accumulated in float32 */
+      if (variant == 3) /* 16 bits throughout, parameters and accumulated values in float32 */
         for (guint i = 0; i < n; i++)
           types[i] = i < 2 || i == self->n_inputs ? ORTRAIN_DTYPE_BFLOAT16 : ORTRAIN_DTYPE_FLOAT32;
       half_run (self, types, -1, 1 + variant % 2, got);
@@ -270,7 +270,7 @@ half_check (const HalfCase *self)
   half_free (wide, self->n_outputs);
 }
 
-/* Bytes of workspace that the kernel asks for, all operands of 16 bits, without any memory behind them. */
+/* Bytes of workspace that the kernel asks for, all operands of 16 bits, without allocating them. */
 static inline gsize
 half_workspace (const HalfCase *self, OrtrainDType dtype, guint n_threads)
 {

@@ -18,7 +18,8 @@ typedef struct
   GObject *body;                 /* of a fused operator; no reference */
   guint n_inputs, n_outputs;
   OrtrainTensor *inputs[KERNEL_MAX_OPERANDS];  /* owned, NULL: absent */
-  OrtrainTensor *outputs[KERNEL_MAX_OPERANDS]; /* owned; before the run, their types and shapes, and what is added to */
+  OrtrainTensor *outputs[KERNEL_MAX_OPERANDS]; /* owned; before the run, their types and shapes, and the contents that
+                                                  results are added to */
   guint64 accumulates;                         /* bit k: output k */
   guint64 constants;                           /* bit i: of input i, of floating type, the contents are known before */
   gint inplace[KERNEL_MAX_OPERANDS];           /* 1 + the input that output k is written over, 0: none */

@@ -32,7 +32,7 @@ harness_tensor (OrtrainDType dtype, const double *values, const gint64 *dims, gs
 }
 
 /* Runs every node of the graph in order; contents: OrtrainValue → OrtrainTensor, inputs filled in, all others come out.
- * Shapes must be numbers, or follow from what has been computed. */
+ * Shapes must be numbers, or follow from computed values. */
 static inline gboolean
 harness_try_run (OrtrainGraph *graph, GHashTable *contents, OrtrainHostContext *context, GError **error)
 {

@@ -78,7 +78,7 @@ op_test_node (OpTest *test, const char *domain, const char *op_type, guint n_out
   return ortrain_ops_upgrade (test->graph, error) && ortrain_ops_infer (test->graph, error);
 }
 
-/* Runs all nodes in order; what was computed hangs on the values as tensors. */
+/* Runs all nodes in order; results are attached to the values as tensors. */
 G_GNUC_UNUSED static gboolean
 op_test_run (OpTest *test, GError **error)
 {

@@ -3,7 +3,7 @@
 
 #include "kernel-run.h"
 
-/* Of booleans into bits and back. provider: NULL: the host. */
+/* Packs booleans into bits and back. provider: NULL: the host. */
 G_GNUC_UNUSED static void
 test_pack_round (OrtrainProvider *provider)
 {

@@ -126,7 +126,7 @@ test_blind_rows (void)
     }
 }
 
-/* In their gradients, too: beside the number, that of the keys is lost in float32. */
+/* In their gradients, too: the score of the keys is lost in float32 when it is added to such a number. */
 static void
 test_blind_gradients (void)
 {
@@ -216,8 +216,8 @@ differentiate_bias (gboolean fused, const gint64 *bias_dims, gboolean causal, gu
     results[i] = g_object_ref (g_hash_table_lookup (contents, gradients[i]));
 }
 
-/* Of a bias that is broadcast along nothing, batches, heads, both, queries and keys: in its own shape, the same bits on
- * any number of threads. */
+/* The gradient of a bias that is broadcast along nothing, batches, heads, both, queries and keys: in its own shape, the
+ * same bits on any number of threads. */
 static void
 test_bias_gradient (void)
 {
@@ -344,7 +344,7 @@ run_relative (const RelativeCase *test, gboolean expanded, guint n_threads, Ortr
     results[i] = g_object_ref (g_hash_table_lookup (contents, graph->outputs->pdata[i]));
 }
 
-/* Several blocks of queries, beside the body in single operators, and on several threads. */
+/* Several blocks of queries, compared with the body in single operators, and on several threads. */
 static void
 test_relative (void)
 {

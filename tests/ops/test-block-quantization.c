@@ -13,7 +13,7 @@
 typedef struct
 {
   double begin, end, centre; /* of the part */
-  gint value;                /* of the code: what it is sorted by */
+  gint value;                /* of the code: the sort key */
 } Code;
 
 static Code with_sign[N_CODES], without_sign[N_CODES]; /* sorted */
@@ -98,7 +98,7 @@ test_codes (gconstpointer data)
     }
 }
 
-/* Codes grow with what they are of, and what they stand for is at most half a part away. */
+/* Codes are ordered as the numbers that they encode, and decode to a number that is at most half a part away. */
 static void
 test_between (gconstpointer data)
 {

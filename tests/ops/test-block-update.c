@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "block-update.h"
 
-/* Updates with states in 8 bits on the CPU, and what is refused. */
+/* Updates with states in 8 bits on the CPU, and refusals. */
 
 static const gint64 sizes[] = { 1, 127, 128, 129, 511, 1025, 16384, 40001 };
 static const OrtrainDType types[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Every algorithm for convolutions on the shapes of tests/bench/conv-shapes.txt, made small: forward pass and both
  * gradients against plain loops in float64, at several numbers of threads; the same bits from run to run, and at any
- * number of threads when the partition is fixed; gradients added to what is there; and the algorithm that is chosen. */
+ * number of threads when the partition is fixed; gradients added to existing contents; and the algorithm that is
+ * chosen. */
 #include "all-cases.h"
 #include "conv-reference.h"
 

@@ -333,7 +333,7 @@ test_fed (gconstpointer data)
     }
 }
 
-/* loss = Σ y with w = 1: the gradient of w is what is kept of x, times the scale, and its sum is the loss. */
+/* loss = Σ y with w = 1: the gradient of w is the kept part of x, times the scale, and its sum is the loss. */
 static void
 train (guint64 seed, guint threads, guint n_steps, double *losses, OrtrainTensor **gradients)
 {

@@ -38,7 +38,7 @@ operand (const Shape *shape, gint64 length, gint64 width, double range)
 static const float ratio = 0.3f;
 static const guint8 training = 1;
 
-/* Of dropout, as the last inputs. */
+/* Adds the operands of dropout, as the last inputs. */
 static void
 add_dropout (HalfCase *self)
 {
@@ -188,7 +188,7 @@ test_relative (gconstpointer grad)
     }
 }
 
-/* What is widened is a block of queries and a tile of keys; gradients of keys and values are float32 for one head. */
+/* Only a block of queries and a tile of keys are widened; gradients of keys and values are float32 for one head. */
 static void
 test_workspace (void)
 {

@@ -99,7 +99,7 @@ assert_same (OrtrainTensor *a, OrtrainTensor *b, guint round, const char *what)
                ortrain_tensor_get_scalar (b, i));
 }
 
-/* changed: what is float32 is of 16 bits, or only rounded so that it could be. */
+/* changed: float32 values have 16 bits, or are only rounded so that they could. */
 static void
 run_chain (KernelRun *run, OrtrainNode *node, GHashTable *contents, guint32 seed, gboolean changed)
 {

@@ -195,7 +195,7 @@ test_threads (void)
       }
 }
 
-/* What a large convolution of 16 bits takes beside its operands. */
+/* The memory that a large convolution of 16 bits takes in addition to its operands. */
 static void
 test_workspace (void)
 {

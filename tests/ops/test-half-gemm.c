@@ -262,7 +262,7 @@ test_bound (void)
     }
 }
 
-/* Infinities and NaN go their way, and what is too large for the result becomes infinite. */
+/* Infinities and NaN propagate, and sums that are too large for the result become infinite. */
 static void
 test_not_finite (void)
 {

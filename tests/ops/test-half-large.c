@@ -136,7 +136,7 @@ test_large (void)
         const gsize bytes =
             MAX (ortrain_tensor_get_n_bytes (alone.inputs[0]), ortrain_tensor_get_n_bytes (alone.outputs[0]));
         g_test_message ("%s: %" G_GSIZE_FORMAT " bytes of workspace on one thread, %" G_GSIZE_FORMAT
-                        " on three, beside %" G_GSIZE_FORMAT,
+                        " on three, for operands of %" G_GSIZE_FORMAT,
                         cases[i].op_type, alone.setup.workspace_bytes, together.setup.workspace_bytes, bytes);
         g_assert_cmpuint (together.setup.workspace_bytes, <, bytes / 8);
         kernel_run_clear (&alone);

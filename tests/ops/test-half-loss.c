@@ -112,7 +112,7 @@ test_workspace (void)
       self.inputs[3] = each;
       if (!grad)
         self.outputs[0] = (HalfOperand){ .rank = 0 };
-      /* two numbers in float64 for each chunk of rows, beside 98 MiB */
+      /* two numbers in float64 for each chunk of rows, compared with 98 MiB */
       g_assert_cmpuint (half_workspace (&self, ORTRAIN_DTYPE_BFLOAT16, 4), <=, (gsize) rows * 16);
     }
 }

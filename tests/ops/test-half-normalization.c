@@ -11,8 +11,8 @@
     .rank = sizeof ((gint64[]){ __VA_ARGS__ }) / sizeof (gint64), .dims = { __VA_ARGS__ }, .lo = (low), .hi = (high)   \
   }
 
-/* Rows longer than a buffer have sums that are joined in pieces: statistics differ by a few unit roundoffs of float32, and
- * what is computed from them by as much, relative to the largest element. */
+/* Rows longer than a buffer have sums that are joined in pieces: statistics differ by a few unit roundoffs of float32,
+ * and values computed from them by as much, relative to the largest element. */
 static double
 slack_of (gint64 n)
 {

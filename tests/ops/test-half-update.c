@@ -36,7 +36,7 @@ typedef struct
   guint32 index; /* of the parameter among all */
   guint64 seed;
   OrtrainProvider *provider;
-  double broken; /* not 0: stands in the parameter */
+  double broken; /* not 0: an element of the parameter */
 } Case;
 
 #define N_PARAMETERS 3

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
 
-/* Integers that are suggested for an input, from what the nodes behind it do with them. */
+/* Integers that are suggested for an input, from their use in the nodes after it. */
 
 static OrtrainValue *
 add (OrtrainGraph *graph, const char *op_type, OrtrainValue *x, OrtrainValue *y)
@@ -54,14 +54,14 @@ test_lookups (void)
   assert_range (ids, 1, 1);
   look_up (graph, table, ids, 0);
   assert_range (ids, 0, 8);
-  /* the smaller table counts, also behind what makes other integers of them */
+  /* the smaller table counts, also after operators that make other integers of them */
   look_up (graph, add_table (graph, 7, 5), add (graph, "Squeeze", add (graph, "Unsqueeze", ids, NULL), NULL), 0);
   assert_range (ids, 0, 6);
   look_up (graph, table, ids, -1);
   assert_range (ids, 0, 4);
 }
 
-/* What is looked up is no index, nor is what does not follow from integers. */
+/* The table that is looked up is no index, nor are values that are not computed from integers. */
 static void
 test_other_operands (void)
 {

@@ -63,7 +63,7 @@ check_gemm (gboolean is_double, gboolean trans_a, gboolean trans_b, gint64 m, gi
       {
         double found = is_double ? c[i * ldc + j] : (double) fc[i * ldc + j];
         if (j >= n)
-          g_assert_true (found == expected[i * ldc + j]); /* beside C: untouched */
+          g_assert_true (found == expected[i * ldc + j]); /* in the padding of C: untouched */
         else
           g_assert_cmpfloat_with_epsilon (found, expected[i * ldc + j], limit);
       }
@@ -128,7 +128,7 @@ test_gemm_bits (void)
   g_free (c[1]);
 }
 
-/* The same bits whether a transposed B is copied, or turned with A: which of both it is depends on what is cheaper. */
+/* The same bits whether a transposed B is copied, or transposed together with A: the cheaper way is chosen. */
 static void
 test_gemm_turned (void)
 {

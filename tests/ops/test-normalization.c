@@ -58,7 +58,7 @@ check_batch_norm_train (gint64 opset, guint n_outputs, gboolean has_mode)
         1e-12);
 }
 
-/* The third is none of ONNX's: PyTorch's older exporter writes it for InstanceNorm with running statistics. */
+/* The third is not ONNX's: PyTorch's older exporter writes it for InstanceNorm with running statistics. */
 static void
 test_batch_norm_train (void)
 {

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* What is checked of a node before its row's own functions see it, and what a gradient rule may write. */
+/* Checks of a node before its row's own functions see it, and of the nodes that a gradient rule writes. */
 
 /* "f[2,3]": float32 of that shape; "f": of unknown rank; i: int32, l: int64, d: float64, b: bool; "l{2,3}": these numbers */
 static OrtrainValue *
@@ -174,7 +174,7 @@ static const Row table[] = {
   { "", "Slice", "f[4]", "", "Slice 'node': input 1 (starts) is missing" },
   { "", "Slice", "f[4];l[1]", "", "input 2 (ends) is missing" },
   { "", "Slice", "f[4];l[1];l[1]", "", NULL },
-  /* other gradients, beside what they are of */
+  /* other gradients, with the tensors that they are gradients of */
   { OWN, "GlobalMaxPoolGrad", "f[2,3,1,1];f[2,3,5,5]", "", NULL },
   { OWN, "GlobalMaxPoolGrad", "f[2,3,2,1];f[2,3,5,5]", "", "[2, 3, 1, 1] is needed" },
   { OWN, "GlobalMaxPoolGrad", "f[2,4,1,1];f[2,3,5,5]", "", "[2, 3, 1, 1] is needed" },
@@ -277,7 +277,7 @@ write_impossible (OrtrainGradContext *ctx, GError **error)
 {
   OrtrainValue *x = ortrain_grad_input (ctx, 0), *axes = ortrain_grad_const (ctx, x, 1);
   OrtrainValue *sum = ortrain_grad_op2 (ctx, "ReduceSum", ortrain_grad_of_output (ctx, 0), axes);
-  ortrain_grad_set (ctx, 0, ortrain_grad_op2 (ctx, "Mul", sum, x)); /* goes on with what is not there */
+  ortrain_grad_set (ctx, 0, ortrain_grad_op2 (ctx, "Mul", sum, x)); /* continues with a missing value */
   return TRUE;
 }
 
@@ -288,7 +288,8 @@ write_wrong_shape (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-/* A rule that writes what cannot be is an error that names the forward node; the graph's own nodes are as they were. */
+/* A rule that writes an impossible node is an error that names the forward node; the graph's own nodes are as they
+ * were. */
 static void
 test_gradient (OrtrainGradientFunc rule, const char *message)
 {

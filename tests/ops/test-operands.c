@@ -309,7 +309,7 @@ test_quantisation (void)
 
 /* ---- Cost ---- */
 
-/* What attributes say is large costs nothing where there are few elements. */
+/* A large attribute costs nothing where there are few elements. */
 static void
 test_large_attributes (void)
 {
@@ -379,7 +379,7 @@ test_large_attributes (void)
 
 /* ---- Numbers at the edges ---- */
 
-/* Sines of large angles, one by one beside small ones. */
+/* Sines of large angles, each next to small ones. */
 static void
 test_large_angles (void)
 {
@@ -590,7 +590,7 @@ test_sequence_lengths (void)
         g_assert_true (op_test_node (&test, "", "RNN", 2, 23, &error));
         g_assert_cmpint (op_test_run (&test, &error), ==, attempt == 0);
         if (attempt == 0)
-          { /* the first row ends after one step: what follows is zero */
+          { /* the first row ends after one step: the later steps are zero */
             OrtrainTensor *y = ortrain_node_output (test.node, 0)->tensor;
             g_assert_cmpfloat (ortrain_tensor_get_scalar (y, 4), ==, 0);
             g_assert_cmpfloat (ortrain_tensor_get_scalar (y, 6), !=, 0);

@@ -518,8 +518,8 @@ test_division_by_zero (void)
   g_assert_nonnull (strstr (error->message, "element 1"));
 }
 
-/* Pow has a formula of its own for floats, which is free of branches: what its corners are worth is patched in at the
- * end. Every pair of these, long enough for whole vectors. */
+/* Pow has a formula of its own for floats, which is free of branches: its special cases are patched in at the end.
+ * Every pair of these, long enough for whole vectors. */
 static void
 test_power_corners (void)
 {

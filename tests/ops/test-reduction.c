@@ -340,7 +340,7 @@ test_long_cum_prod_gradient (void)
     }
 }
 
-/* What is no integer: the ends of the range, without a conversion that C does not define. */
+/* Results that are no integer: the ends of the range, without a conversion that C does not define. */
 static void
 test_integer_log (void)
 {

@@ -60,7 +60,7 @@ test_dynamic (void)
     }
 }
 
-/* Sequences of what is computed, changed on their way. */
+/* Sequences of computed tensors, changed on their way. */
 static void
 test_lists (void)
 {

@@ -291,7 +291,7 @@ test_generators (void)
   op_test_end (&t);
 }
 
-/* What exporters write for x.view (batch, seq, -1): the shape comes out in symbols, and equals what stands in the
+/* The nodes that exporters write for x.view (batch, seq, -1): the shape is found in symbols, and equals that of the
  * input. */
 static void
 test_symbols (void)

@@ -598,7 +598,7 @@ test_plateau (void)
   g_autoptr (GVariant) wrong = g_variant_ref_sink (g_variant_new_uint32 (3));
   g_assert_false (ortrain_lr_schedule_load_state (other, wrong));
 
-  /* what is no number is no improvement, and nothing is compared with it afterwards */
+  /* NaN is no improvement, and nothing is compared with it afterwards */
   g_autoptr (OrtrainLrSchedule) third = ortrain_plateau_schedule_new (0.5, 1);
   const double odd[] = { NAN, 1.0, -INFINITY, 0.5, 0.25 };
   for (guint i = 0; i < G_N_ELEMENTS (odd); i++)

@@ -4,7 +4,7 @@
 /* The functions that turn a graph of the provider's into descriptors are its own. */
 #include "cuda/ortrain-cuda-dnn.c"
 
-/* Of the device in use. */
+/* cuDNN's handle for the device in use. */
 static cudnnHandle_t
 get_handle (GError **error)
 {

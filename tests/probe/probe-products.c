@@ -242,7 +242,7 @@ add_product (Bench *self, const Product *p)
 
 /* ---- a beta of 0 ---- */
 
-/* What is left of what the result held: NaN in each element. */
+/* Counts elements that the product did not write: the result was filled with NaN. */
 static gint64
 count_not_numbers (Bench *self, ProbeType type, gsize n)
 {

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The parts of the provider that open NVIDIA's libraries and talk to cuDNN are compiled into this program, so that what it
- * finds is what the provider would find. These are all the functions that they want of Ortrain. */
+/* The parts of the provider that open NVIDIA's libraries and talk to cuDNN are compiled into this program, so that it
+ * finds what the provider would find. These are all the functions of Ortrain that they need. */
 
 static GQuark
 get_quark (void)
@@ -238,7 +238,7 @@ static const Section sections[] = {
   { "products", probe_products }, { "attention", probe_attention }, { "convolutions", probe_convolutions },
 };
 
-/* After each section: what is known stays known if the next one ends the process. */
+/* After each section: the facts so far are kept if the next section ends the process. */
 static gboolean
 write_facts (JsonNode *root, const char *path, GError **error)
 {

@@ -7,8 +7,9 @@
 
 G_BEGIN_DECLS
 
-/* Facts about a device and NVIDIA's libraries that documentation does not settle, as JSON; README.md says what each of them
- * is. Each section is a function that adds members to an object which is open; what fails is a fact too, and is recorded. */
+/* Facts about a device and NVIDIA's libraries that documentation does not settle, as JSON; README.md describes each of
+ * them. Each section is a function that adds members to an object which is open; a failure is a fact too, and is
+ * recorded. */
 typedef struct
 {
   JsonBuilder *json;

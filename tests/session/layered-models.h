@@ -40,7 +40,7 @@ add_op (OrtrainGraphBuilder *self, const char *type, const char *a, const char *
   return ortrain_graph_builder_add_op (self, type, NULL, inputs, named, attributes);
 }
 
-/* The norm behind the residual, and dropout before it, as BERT has them. */
+/* The norm after the residual, and dropout before it, as in BERT. */
 static inline OrtrainValue *
 add_post_norm_layers (OrtrainGraphBuilder *self, OrtrainValue *x, guint n, gint64 hidden)
 {

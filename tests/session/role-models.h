@@ -146,7 +146,7 @@ make_options (void)
   return options;
 }
 
-/* 20 steps of AdamW; what is exported. Every loss is a number. */
+/* 20 steps of AdamW; returns the exported model. Every loss is a number. */
 G_GNUC_UNUSED static OrtrainModel *
 train (OrtrainModel *model, OrtrainTrainingOptions *options, const gint64 *x_dims, const gint64 *y_dims)
 {
@@ -212,7 +212,7 @@ typedef struct
   const char *reason;
 } Expected;
 
-/* The report says what is trained; training changes that and nothing else. */
+/* The report lists the trained tensors; training changes those and nothing else. */
 G_GNUC_UNUSED static void
 expect (Proto *graph, const gint64 *x_dims, const gint64 *y_dims, const Expected *expected, gsize n)
 {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* BitCast reads the bytes of its input as another type: computed before the first run, node by node, in a plan, in a
- * training step and in 16 bits. And what is computed node by node shares no memory with what was fed. */
+ * training step and in 16 bits. And values computed node by node share no memory with the feeds. */
 
 #define DIMS(...) ((const gint64[]){ __VA_ARGS__, -1 })
 #define FLOAT 1
@@ -263,7 +263,7 @@ test_precision (gconstpointer data)
 
 /* ---- Node by node ---- */
 
-/* An output that is a view of what was fed, or of a weight, has memory of its own. */
+/* An output that is a view of a feed, or of a weight, has memory of its own. */
 static void
 test_own_memory (gconstpointer data)
 {

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Optimizers that keep their state in 8 bits, in sessions: bytes, checkpoints, notes, what is refused, and how well they
+/* Optimizers that keep their state in 8 bits, in sessions: bytes, checkpoints, notes, refusals, and how well they
  * train. */
 
 #define N_TOKENS 97
@@ -211,7 +211,7 @@ test_resume (gconstpointer data)
   test_remove_folder (folder);
 }
 
-/* ---- what is said, and what is refused ---- */
+/* ---- notes and refusals ---- */
 
 static gboolean
 has_note (OrtrainTrainingSession *session, const char *text)

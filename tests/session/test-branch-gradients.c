@@ -7,7 +7,7 @@
   "in x f64 b,3\nweight u f64 3,3\nweight v f64 3,3\nconst zero i64 = 0\nconst two i64 = 2\nconst four i64 = 4\n"      \
   "const nought f64 = 0\nout y\nMatMul x,u -> h\n"
 #define COUNT "Shape x -> s\nGather s,zero -> n\nEqual n,two -> c\n"
-/* what has the gradient 0 */
+/* a part with the gradient 0 */
 #define UNUSED "MatMul h,v -> unused\nReduceSum unused -> r keepdims=0\nMul r,nought -> q\n"
 
 static void
@@ -35,7 +35,7 @@ test_two (void)
   check (texts, ROWS "MatMul h,v -> m\nTanh m -> y", 5);
 }
 
-/* Two outputs, one of which is what the branch got; what is read outside as well. */
+/* Two outputs, one of which is a captured value, which is also read outside. */
 static void
 test_outputs (void)
 {

@@ -98,7 +98,7 @@ test_other_branch (gconstpointer data)
   g_assert_true (ortrain_tensor_dict_contains (outputs, "y"));
   g_assert_false (ortrain_tensor_dict_contains (outputs, "z"));
 
-  /* the loss on that branch is refused, and so is a session for inference of all outputs of what is not known */
+  /* the loss on that branch is refused, and so is a session for inference of all outputs if the operator is unknown */
   g_assert_null (make_session (model, "z", &error));
   g_assert_nonnull (strstr (error->message, unknown ? "branch" : "z"));
   g_clear_error (&error);

@@ -23,7 +23,7 @@ count_hits (void)
   return ortrain_disk_cache_get_counts ().n_hits;
 }
 
-/* A message less what is free on the device, which is another number in the next session. */
+/* A message without the free memory of the device, which is another number in the next session. */
 static char *
 cut_free (const char *message)
 {
@@ -187,7 +187,7 @@ test_family (gpointer *fixture, gconstpointer data)
 }
 
 #define HEAD_BYTES 48 /* of a file of the cache, before the contents */
-#define SUM_BYTES 32  /* behind them */
+#define SUM_BYTES 32  /* after them */
 
 /* The message, without what else would do: that takes searches of its own. */
 static char *

@@ -48,7 +48,7 @@ plan_at (TestModel *model, guint64 budget)
   return (Point){ ortrain_memory_plan_get_peak_bytes (plan), count_repeats (plan) };
 }
 
-/* Losses and, behind them, parameters. */
+/* Losses, followed by parameters. */
 static OrtrainTensorDict *
 train (TestModel *model, guint64 budget, double *losses)
 {
@@ -89,7 +89,7 @@ sweep (const char *name, guint n_points)
             break;
           continue;
         }
-      g_assert_cmpuint (last.peak, >, 0); /* what is met at less is met at more */
+      g_assert_cmpuint (last.peak, >, 0); /* a budget met with less memory is met with more */
       g_assert_cmpuint (point.peak, <=, budget);
       g_assert_cmpuint (point.peak, <=, last.peak);
       n_met++;
@@ -146,7 +146,7 @@ test_text (void)
   g_autofree char *least = get_least (error);
   g_clear_error (&error);
 
-  /* what is said to help does, and what is switched on already is not advised */
+  /* advised options do help, and an option that is already set is not advised */
   g_autoptr (OrtrainTrainingSession) roomy = make_session (model, 0);
   const gint64 batch = ortrain_tensor_get_dim (ortrain_tensor_dict_get_tensor (test_model_feeds (model, 0), 0), 0);
   g_autoptr (OrtrainMemoryPlan) half =
@@ -186,7 +186,7 @@ plan_with (TestModel *model, guint64 budget, guint level)
   return plan;
 }
 
-/* What a level reaches is met as a budget, and with a level a budget reaches no less than without. */
+/* The peak of a level is met as a budget, and with a level a budget reaches no less than without. */
 static void
 test_levels (gconstpointer name)
 {
@@ -237,7 +237,7 @@ test_batches (void)
   g_assert_cmpint (ortrain_training_session_max_batch (session, feeds, 1, &error), ==, 0);
   g_assert_no_error (error);
 
-  /* What was planned is not what runs. */
+  /* Planning a batch does not replace the session's plan. */
   g_autoptr (OrtrainMemoryPlan) now = ortrain_training_session_plan (session, feeds, &error);
   g_assert_true (now == plan);
 }

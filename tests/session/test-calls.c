@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The counts of a checkpoint come from a file: one that is none is an error, and the session stays as it was. */
+/* The counts of a checkpoint come from a file: one that is not a count is an error, and the session stays as it was. */
 
 static void
 test_counters (void)

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Weights that Constant nodes store are like all others: in checkpoints, in ties, with rows of padding, and where the
- * file keeps its data beside it. */
+/* Weights that Constant nodes store are like all others: in checkpoints, in ties, with rows of padding, and with
+ * external data. */
 
 #define DIMS(...) ((const gint64[]){ __VA_ARGS__, -1 })
 #define N_ROWS 6
@@ -153,7 +153,7 @@ contents (OrtrainModel *model, const char *name)
   return ortrain_value_get_tensor (ortrain_graph_find_value (ortrain_model_get_file_graph (model), name));
 }
 
-/* What the file holds is what the session holds. */
+/* The file and the session hold the same contents. */
 static void
 expect_contents (const char *path, OrtrainTensorDict *parameters)
 {

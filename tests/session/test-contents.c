@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-/* What a session holds, seen from outside: copies that the host reads, whatever the device; and what is written into it. */
+/* What a session holds, seen from outside: copies that the host reads, whatever the device; and contents that are
+ * written into it. */
 
 typedef struct
 {
@@ -58,7 +59,7 @@ evaluate (Fixture *f)
   return outputs;
 }
 
-/* Of floats: each is `add` more. */
+/* Adds `add` to each float. */
 static OrtrainTensor *
 add_to (OrtrainTensor *tensor, float add)
 {

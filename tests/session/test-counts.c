@@ -401,7 +401,7 @@ make_segmenter (gint64 n_classes)
   return model;
 }
 
-/* Labels [batch, height, width]: what is wrong is told with what to set, and where two axes fit, one has to be. */
+/* Labels [batch, height, width]: errors name the option to set, and where two axes fit, one has to be. */
 static void
 test_axis (void)
 {

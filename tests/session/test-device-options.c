@@ -76,7 +76,7 @@ test_options (gconstpointer data)
   test_remove_folder (folder);
 }
 
-/* What is freed may be allocated again; the host's memory counts for nothing. */
+/* Freed memory may be allocated again; the host's memory counts for nothing. */
 static void
 test_memory_limit (void)
 {

@@ -109,8 +109,8 @@ add_layer_norm (Maker *self, OrtrainValue *x)
   return ortrain_graph_builder_layer_norm (self->builder, x, name);
 }
 
-/* Over both channels of a view, or each; behind it something element-wise, or a product. written: as exporters write it for
- * operator sets without GroupNormalization */
+/* Over both channels of a view, or each; followed by something element-wise, or a product. written: as exporters write
+ * it for operator sets without GroupNormalization */
 static OrtrainValue *
 add_norm_of_groups (Maker *self, OrtrainValue *x, gboolean written)
 {
@@ -131,7 +131,7 @@ add_norm_of_groups (Maker *self, OrtrainValue *x, gboolean written)
       inputs[2] = ortrain_value_get_name (ortrain_graph_builder_add_filled (self->builder, zero, &groups, 1, 0));
     }
   inputs[0] = ortrain_value_get_name (y);
-  /* what hardly varies is not made large by it: differences of rounding would be, too */
+  /* so that tensors that hardly vary are not enlarged: differences of rounding would be, too */
   GVariant *attributes = written ? g_variant_new_parsed ("@a{sv} {'epsilon': <0.1>}")
                                  : g_variant_new_parsed ("@a{sv} {'epsilon': <0.1>, 'num_groups': <%x>}", groups);
   y = ortrain_graph_builder_add_op (self->builder, written ? "InstanceNormalization" : "GroupNormalization", "", inputs,
@@ -470,7 +470,7 @@ assert_same (Result *a, Result *b)
   test_assert_same_bits (a->state, b->state);
 }
 
-/* Beside rounding: each tensor to 1e-4 of itself, and what is small beside all of them to their norm. */
+/* Equal but for rounding: each tensor to 1e-4 of its norm, small tensors to the norm of all together. */
 static void
 assert_near (OrtrainTensorDict *a, OrtrainTensorDict *b)
 {
@@ -552,7 +552,7 @@ test_rounding (gconstpointer data)
   g_assert_cmpuint (n_calls_with, <, n_calls_without); /* the pass did something */
 }
 
-/* What was one chain of operators is one operator, and where it is computed again for its gradient, two. */
+/* Operators that were fused into one chain become one call, or two where they are computed again for the gradient. */
 static void
 test_rounding_of_chains (gconstpointer data)
 {
@@ -605,7 +605,7 @@ test_bodies (gconstpointer data)
       const gboolean reached = g_hash_table_contains (ran, op->name);
       n_fused += reached;
       if (reached)
-        g_test_message ("%s: its body beside its kernel", op->name);
+        g_test_message ("%s: its body compared with its kernel", op->name);
       if (!reached && g_strv_contains (covered_by_models, op->name))
         g_error ("No model has %s, for which there is no other case", op->name);
     }

@@ -350,7 +350,7 @@ main (int argc, char *argv[])
   ADD ("/executor/fault", test_fault);
   ADD ("/executor/cancelled", test_cancelled);
   ADD ("/executor/many-shapes", test_many_shapes);
-  static const gint64 short_length = 2, longest_length = 32, long_length = 4000; /* 32 numbers stand in a key */
+  static const gint64 short_length = 2, longest_length = 32, long_length = 4000; /* 32 numbers fit in a key */
   g_test_add_data_func ("/executor/contents/short", &short_length, test_contents);
   g_test_add_data_func ("/executor/contents/longest", &longest_length, test_contents);
   g_test_add_data_func ("/executor/contents/long", &long_length, test_contents);

@@ -181,8 +181,8 @@ has_note_of_merging (char **notes)
   return FALSE;
 }
 
-/* Without a node between, nothing tells two biases that were stored once from a tie: they are trained as one, and that is
- * said; of what has different values, or was tied by the options, it is not. */
+/* Without a node between, nothing tells two biases that were stored once from a tie: they are trained as one, and a
+ * note says so; there is no note for tensors that have different values, or were tied by the options. */
 static void
 test_stored_once (void)
 {
@@ -361,7 +361,7 @@ test_left_out_biases (void)
       g_assert_true (moved (model, out, "b.bias"));
       g_assert_cmpuint (out->scan.initializers->len, ==, 4);
 
-      /* what is not trained stays left out */
+      /* untrained tensors stay left out */
       g_autoptr (GHashTable) tensors = g_hash_table_new (g_str_hash, g_str_equal);
       g_autoptr (GBytes) same = ortrain_model_export_bytes (model, tensors, NULL);
       g_assert_true (g_bytes_equal (same, bytes));
@@ -419,7 +419,7 @@ test_tied_table (void)
     PLAIN,    /* no Identity */
     IDENTITY, /* of the table */
     REVERSED, /* of the weight */
-    CHAIN,    /* two Identity nodes behind each other, the second among the operators */
+    CHAIN,    /* two Identity nodes in a row, the second among the operators */
     COPIES,   /* both are tables */
     EQUAL,    /* one value */
     N_FORMS
@@ -538,7 +538,7 @@ test_ties (void)
       g_autoptr (OrtrainTensorDict) trained = NULL;
       g_autoptr (OrtrainModel) tied = train (model, (const char *const[]){ "a", "b", NULL }, &trained),
                                apart = train (model, NULL, NULL);
-      g_assert_cmpuint (ortrain_tensor_dict_get_size (trained), ==, 3); /* b is none of its own */
+      g_assert_cmpuint (ortrain_tensor_dict_get_size (trained), ==, 3); /* b is not a parameter of its own */
       g_assert_true (moved (model, tied, "a"));
       OrtrainTensor *a = contents (tied, "a"), *b = contents (tied, "b");
       g_assert_true (form == 0 ? ortrain_tensor_equal (a, b) : is_transpose (a, b));

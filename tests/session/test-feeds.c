@@ -135,7 +135,7 @@ test_labels (void)
     }
 }
 
-/* A label that is none is not trained on where the loss runs as its body, either: it would count for no class. */
+/* An invalid label is not trained on where the loss runs as its body, either: it would count for no class. */
 static void
 test_labels_of_body (void)
 {

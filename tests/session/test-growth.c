@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What is done with a model before its first step takes n log n in its number of nodes, inputs, outputs and weights. No
- * clock: the linker sends the library's calls of some functions through here, where they are counted, a search of a list
- * by its length, an allocation by its size. Four times the model may make five times the work, in each stage. */
+/* The work before the first step of a model takes n log n in its number of nodes, inputs, outputs and weights. No
+ * clock: the linker sends the library's calls of some functions through here, where they are counted, a search of a
+ * list by its length, an allocation by its size. Four times the model may make five times the work, in each stage. */
 #include "onnx/ortrain-graph-writer-private.h"
 #include "ops/ortrain-op-private.h"
 

@@ -97,7 +97,7 @@ train (OrtrainTrainingSession *session, guint n_steps)
   return loss;
 }
 
-/* Each parameter of 16 bits has a master in float32, what is exported is that, rounded to the type of the file. */
+/* Each parameter of 16 bits has a master in float32, the master is exported, rounded to the type of the file. */
 static void
 test_trained (gconstpointer data)
 {
@@ -139,7 +139,7 @@ test_trained (gconstpointer data)
       g_assert_true (i == 0 || !ortrain_tensor_equal (widened, master)); /* the master has more digits */
     }
 
-  /* What is set in the type of the file, or in float32, is what operators read from then on. */
+  /* Parameters set in the type of the file, or in float32, are read by operators from then on. */
   g_autoptr (OrtrainTrainingSession) other = ortrain_training_session_new (model, options, &error);
   g_assert_true (ortrain_training_session_set_parameters (other, masters, &error));
   g_assert_no_error (error);
@@ -250,7 +250,7 @@ test_set_all_or_nothing (void)
           ortrain_tensor_equal (ortrain_tensor_dict_get (logits, "logits"), ortrain_tensor_dict_get (again, "logits")));
       if (turn > 0)
         break;
-      /* what fits is set, with its copies, and set back */
+      /* contents that fit are set, with their copies, and set back */
       ortrain_tensor_dict_set (given, "third", seven);
       g_assert_true (ortrain_training_session_set_parameters (session, given, &error));
       g_autoptr (OrtrainTensorDict) other = ortrain_training_session_eval_step (session, feeds, &error);

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* What a checkpoint says of a training beside its tensors: whatever is written there, an error names it, and nothing is
- * changed. */
+/* The state of a training in a checkpoint, in addition to its tensors: whatever is written there, an error names it,
+ * and nothing is changed. */
 
 static OrtrainDataset *
 make_dataset (TestModel *model)

@@ -101,7 +101,7 @@ test_same_bits (gconstpointer data)
     }
 }
 
-/* What needs the gradients is refused where it stands, and training goes on as if nothing had been asked. */
+/* Calls that need the gradients are refused where they are made, and training goes on as if they had not been made. */
 static void
 test_refused (void)
 {

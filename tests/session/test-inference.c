@@ -111,7 +111,7 @@ test_run (void)
           g_assert_no_error (error);
           g_assert_cmpuint (ortrain_tensor_dict_get_size (outputs), ==, 5);
           check_outputs (outputs, ortrain_tensor_dict_get (feeds, "x"));
-          /* What was handed over stays as it is when the next run begins. */
+          /* Returned outputs do not change when the next run begins. */
           g_autoptr (OrtrainTensorDict) other = make_feeds (batch, -4);
           g_autoptr (OrtrainTensorDict) later = ortrain_inference_session_run (session, other, &error);
           check_outputs (outputs, ortrain_tensor_dict_get (feeds, "x"));

@@ -118,8 +118,8 @@ count_activations (OrtrainMemoryPlan *plan)
   return bytes;
 }
 
-/* What is kept for the backward pass takes about half; what the backward pass converts as a whole tensor is what the
- * user fed, or of the size of a bias. */
+/* Values kept for the backward pass take about half; the backward pass converts only whole tensors that the user fed,
+ * or that have the size of a bias. */
 static void
 test_plan (gconstpointer data)
 {

@@ -51,7 +51,8 @@ test_same (void)
   g_assert_cmpuint (n_exact, >, 10000);
 }
 
-/* A name costs as many comparisons as there are patterns with wildcards, however many names there are beside them. */
+/* A name costs as many comparisons as there are patterns with wildcards, however many patterns without wildcards there
+ * are. */
 static void
 test_many (void)
 {

@@ -336,7 +336,7 @@ test_broken_update (void)
     }
 }
 
-/* A constant of -inf is a mask as a rule: what is computed from it is told beside it. */
+/* A constant of -inf is mostly a mask: the message also names the node that computes NaN from it. */
 static void
 test_mask (void)
 {

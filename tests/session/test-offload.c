@@ -196,13 +196,13 @@ test_missing_wait (void)
       if (steps[s].stream != ORTRAIN_STREAM_COPY)
         continue;
       earlier = s;
-      /* a place that is used again in the forward pass; what is read in the backward pass */
+      /* a place that is used again in the forward pass; a value that is read in the backward pass */
       const gboolean frees = kind == ORTRAIN_OP_KIND_OFFLOAD;
       const OrtrainPlanValue *copied = &values[values[operands[steps[s].first_operand]].root];
       if (before < 0 ||
           (frees ? !is_used_again (values, n_values, copied, first_backward) : kind != ORTRAIN_OP_KIND_RELOAD))
         continue;
-      /* nobody waits for this copy, nor for one behind it, in its phase */
+      /* nobody waits for this copy, nor for a later one, in its phase */
       for (gint32 t = s; t < (frees ? first_backward : (gint32) n_steps); t++)
         for (guint w = steps[t].first_wait; w < steps[t].first_wait + steps[t].n_waits; w++)
           if (waits[w] >= (guint32) s && steps[waits[w]].stream == ORTRAIN_STREAM_COPY)
@@ -307,7 +307,7 @@ test_full_disk (void)
   g_assert_no_error (error);
 }
 
-/* What the disk lost is not computed with: the step fails, and the next one has another file. */
+/* Data that the disk lost are not used: the step fails, and the next one has another file. */
 static void
 test_lost_file (void)
 {
@@ -427,7 +427,7 @@ test_resident (void)
   const guint64 peak = ortrain_memory_plan_get_peak_bytes (plan), before = read_resident ();
   const double loss = ortrain_training_session_train_step (session, feeds, &error);
   g_assert_no_error (error);
-  /* Less than before is nothing: an allocator may give back meanwhile what was freed long ago. */
+  /* Less than before is nothing: an allocator may give back memory that was freed long ago. */
   const guint64 after = read_resident (), taken = after - MIN (before, after);
   g_test_message ("peak %" G_GUINT64_FORMAT " instead of %" G_GUINT64_FORMAT " bytes, %" G_GUINT64_FORMAT
                   " offloaded; the process takes %" G_GUINT64_FORMAT,

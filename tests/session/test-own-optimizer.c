@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* An optimizer of the user: whatever the device, it gets tensors that the host reads and writes, and what it writes is
- * what the session goes on with; or nothing of it. */
+/* An optimizer of the user: whatever the device, it gets tensors that the host reads and writes, and the session goes
+ * on with all that it writes, or with nothing of it. */
 
 #define TEST_TYPE_HEAVY_BALL (test_heavy_ball_get_type ())
 G_DECLARE_FINAL_TYPE (TestHeavyBall, test_heavy_ball, TEST, HEAVY_BALL, OrtrainOptimizer)

@@ -77,7 +77,7 @@ test_missing (void)
           { "val_7", FALSE, "a buffer or constant of the exported program" });
 }
 
-/* Zeros that the program made itself stand in a module that lacks a parameter, beside what was computed from it. */
+/* Zeros made by the program itself, in a module that lacks a parameter, next to values computed from that parameter. */
 static void
 test_made_of_nothing (void)
 {
@@ -175,8 +175,8 @@ test_literals (void)
     }
 }
 
-/* The scale and shift of a frozen normalization, of buffers alone, stand behind a convolution; those of a normalization of
- * groups behind that. Either is told. */
+/* The scale and shift of a frozen normalization, of buffers alone, follow a convolution; those of a group normalization
+ * follow that. A note tells of either. */
 static void
 test_scale_of_convolution (void)
 {
@@ -536,7 +536,7 @@ test_resized_positions (void)
           { "positions", TRUE, "shift by position" });
 }
 
-/* ---- what people are told ---- */
+/* ---- notes for people ---- */
 
 static gboolean
 has_note (char **notes, const char *text)

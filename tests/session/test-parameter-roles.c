@@ -42,7 +42,7 @@ test_attention (void)
           { "mask", FALSE, "operand of Add" });
 }
 
-/* A mask for each head lies along an axis that heads have too: its values say what it is. */
+/* A mask for each head lies along an axis that heads have too: its values tell that it is a mask. */
 static void
 test_mask_of_heads (void)
 {
@@ -279,7 +279,7 @@ test_initial_states (void)
           { "h0", FALSE, "initial state of LSTM" }, { "states", FALSE, "initial state of LSTM" });
 }
 
-/* What is done to the data before any weight has seen them. */
+/* Operations on the data before any weight is applied to them. */
 static void
 test_statistics_of_data (void)
 {

@@ -10,9 +10,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Models of the size of GPT-2, whose weights are a few numbers each and then holes of a file, planned in less address space than their parameters,
- * gradients and state need, and for a step that is many times larger than that. Planning reads no weight, and a session
- * that has copied the weights does not keep the file's pages beside them. */
+/* Models of the size of GPT-2, whose weights are a few numbers each and then holes of a file, planned in less address
+ * space than their parameters, gradients and state need, and for a step that is many times larger than that. Planning
+ * reads no weight, and a session that has copied the weights does not keep the file's pages as well. */
 
 #define GIBIBYTE ((guint64) 1 << 30)
 #define N_TOKENS 50257
@@ -31,7 +31,7 @@ static const Size sizes[] = {
   { "gpt2-medium", 24, 1024, 16, 354823168 },
 };
 
-/* A graph under construction, and where the next weight stands in the file. */
+/* A graph under construction, and the position of the next weight in the file. */
 typedef struct
 {
   Proto *graph;

@@ -7,7 +7,7 @@
 #include "plan/ortrain-plan-tables-private.h"
 #include "session/ortrain-training-session-private.h"
 
-/* What runs again in the backward pass changes no bit of what is trained. */
+/* Recomputation in the backward pass changes no bit of the trained parameters. */
 
 #define N_STEPS 5
 
@@ -113,7 +113,7 @@ test_same_bits (gconstpointer name)
   train (all, model, losses);
   g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (ortrain_training_session_get_memory_plan (all)), <=,
                     ortrain_memory_plan_get_peak_bytes (ortrain_training_session_get_memory_plan (expected)));
-  /* of what is expanded to bodies, each choice may cost memory, and is dropped then */
+  /* in operators that are expanded to bodies, each choice may cost memory, and is dropped then */
   if (g_getenv ("ORTRAIN_EXPAND") == NULL)
     g_assert_cmpuint (count_recomputed (all), >, count_recomputed (expected));
 }
@@ -131,7 +131,7 @@ find_cluster (OrtrainTrainingSession *session, const char *id)
   g_error ("there is no cluster %s", id);
 }
 
-/* 0 is none, N the first N, more than there are are all, as is -1. */
+/* 0: no cluster; N: the first N; more than there are, and -1: all. */
 static void
 test_counts (void)
 {

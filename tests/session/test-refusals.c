@@ -43,7 +43,7 @@ test_refused (void)
     }
 }
 
-/* Sizes and shape inputs that are not known yet refuse nothing; what another output needs is no matter. */
+/* Sizes and shape inputs that are not known yet refuse nothing; the needs of another output do not matter. */
 static void
 test_taken (void)
 {

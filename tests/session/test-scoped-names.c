@@ -93,7 +93,7 @@ new_session (OrtrainModel *model, OrtrainTrainingOptions *options, GError **erro
   return ortrain_training_session_new (model, options, error);
 }
 
-/* The names of what is trained, in the order of the file, joined by spaces. */
+/* The names of trained tensors, in the order of the file, joined by spaces. */
 static char *
 find_trained (const char *const *trainable, const char *const *frozen)
 {

@@ -45,7 +45,7 @@ measure_peak (OrtrainModel *model, gint64 batch, gint64 length, gboolean pattern
 
 #define BATCH 64
 
-/* Lengths of which some fit as they are, some with what is computed again, and the same bits as without a budget. */
+/* Lengths of which some fit as they are, some with recomputation, and the same bits as without a budget. */
 static void
 test_one_search (gconstpointer data)
 {
@@ -84,7 +84,7 @@ test_one_search (gconstpointer data)
   text_check_same_parameters (session, reference);
 }
 
-/* What cannot be met is refused, after as before what can. */
+/* A budget that cannot be met is refused, before as after one that can. */
 static void
 test_refused (void)
 {

@@ -263,7 +263,7 @@ take_released (GError **error, const char *name)
   g_clear_error (error);
 }
 
-/* What was released has a shape, and nothing to read. */
+/* A released tensor has a shape, and no contents. */
 static void
 test_released (void)
 {

@@ -22,7 +22,7 @@ typedef enum
   N_NORMS,
 } Norm;
 
-/* What is kept of them: those of groups are taken again. */
+/* The statistics that are kept: those of groups are computed again. */
 static gsize
 get_statistics (Norm norm)
 {
@@ -143,12 +143,12 @@ test_one_tensor (void)
                     many = plan_blocks (norm, 11, activations[a], FALSE);
         g_test_message ("%u, %s: %" G_GSIZE_FORMAT ", %" G_GSIZE_FORMAT, norm, activations[a], few, many);
         g_assert_cmpuint (many - few, ==, 8 * (TENSOR + get_statistics (norm)));
-        /* and a constant: what is open when the backward pass begins */
+        /* and a constant: the values live when the backward pass begins */
         g_assert_cmpuint (few, <, (4 + 4) * (TENSOR + get_statistics (norm)));
       }
 }
 
-/* What is between blocks is kept for some of them, and computed again for the others. */
+/* Values between blocks are kept for some of them, and computed again for the others. */
 static void
 test_residuals (void)
 {

@@ -117,7 +117,8 @@ static const struct
 } cases[] = {
   { .moves = { TRUE, TRUE } },
   { .trainable = { "c.*" }, .moves = { FALSE, FALSE } },
-  { .trainable = { "b.*", "c.*" }, .moves = { FALSE, TRUE } }, /* what has no parameters follows what is before it */
+  { .trainable = { "b.*", "c.*" }, .moves = { FALSE, TRUE } }, /* a layer without parameters follows the layer before
+                                                                  it */
   { .trainable = { "bn1.bias", "c.*" }, .moves = { TRUE, TRUE } },
   { .frozen = { "bn1.*" }, .moves = { FALSE, TRUE } },
   { .frozen = { "bn1.weight" }, .moves = { TRUE, TRUE } },
@@ -228,7 +229,7 @@ test_unmatched (void)
     }
 }
 
-/* An empty pattern would fit what has no name. */
+/* An empty pattern would match tensors without a name. */
 static void
 test_empty_pattern (void)
 {
@@ -248,8 +249,8 @@ test_empty_pattern (void)
     }
 }
 
-/* One item has one value per channel: the step is refused, and nothing has changed; where all statistics stay, it is none of
- * its matter. */
+/* One item has one value per channel: the step is refused, and nothing has changed; where all statistics stay, it is
+ * not refused. */
 static void
 test_one_value (void)
 {

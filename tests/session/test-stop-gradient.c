@@ -113,7 +113,7 @@ test_detached (void)
   g_assert_nonnull (strstr (checked, "no gradient flows through 'detach'"));
 }
 
-/* By the name of a value: what is before it and nowhere else does not train, and is told. */
+/* By the name of a value: parameters used only before it do not train, and a note says so. */
 static void
 test_pattern (void)
 {

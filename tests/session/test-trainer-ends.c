@@ -100,7 +100,7 @@ test_best (void)
   test_remove_folder (folder);
 }
 
-/* By the handler of the end of an epoch, or of a step; what was saved goes on to the same bits. */
+/* By the handler of the end of an epoch, or of a step; the saved training goes on to the same bits. */
 static void
 test_stop (void)
 {
@@ -109,7 +109,7 @@ test_stop (void)
   g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
   g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
   g_autoptr (OrtrainTensorDict) expected = NULL;
-  /* 0: not, 1: at an end, 2: in an epoch, 3: behind the last step of one, 4 and 5: with two steps an update */
+  /* 0: not, 1: at an end, 2: in an epoch, 3: after the last step of one, 4 and 5: with two steps an update */
   static const guint steps[] = { 12, 4, 6, 8, 12, 6 };
   for (guint i = 0; i < G_N_ELEMENTS (steps); i++)
     {
@@ -145,7 +145,7 @@ test_stop (void)
   test_remove_folder (folder);
 }
 
-/* Writes a manifest, or what is in its place. */
+/* Writes a manifest, or something else in its place. */
 static void
 damage (const char *folder, guint how)
 {

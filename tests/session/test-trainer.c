@@ -75,7 +75,7 @@ test_fit (void)
   g_assert_cmpfloat (ortrain_training_history_get_last_metric (history), ==, 1.0);
   g_autoptr (GBytes) losses = ortrain_training_history_get_losses (history);
   g_assert_cmpuint (g_bytes_get_size (losses), ==, 120 * sizeof (double));
-  /* what evaluate says is what was recorded */
+  /* evaluate returns the recorded values */
   double loss, metric;
   g_assert_true (ortrain_trainer_evaluate (trainer, dataset, NULL, &loss, &metric, &error));
   g_autoptr (OrtrainEpochRecord) last = g_list_model_get_item (ortrain_training_history_get_epochs (history), 29);
@@ -552,7 +552,7 @@ test_decided (gconstpointer name)
   g_autoptr (OrtrainTrainingSession) session = make_session (model, options, ORTRAIN_IMMEDIATE_UPDATES_AUTO);
   OrtrainGraph *graph = ortrain_training_session_get_training_graph (session);
   const guint n_nodes = g_list_model_get_n_items (ortrain_graph_get_nodes (graph));
-  /* what it is planned with beside is that of steps of one's own */
+  /* a plan made by the session itself is for steps of the user's own loop */
   g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, test_model_feeds (model, 0), &error);
   g_assert_no_error (error);
   g_assert_cmpuint (ortrain_memory_plan_get_persistent (plan, ORTRAIN_CATEGORY_GRADIENT), ==,

@@ -120,7 +120,7 @@ get_execution (void)
   return device_context;
 }
 
-/* Of the executors that are made from now on; NULL: none. */
+/* The context of the executors that are made from now on; NULL: none. */
 static G_GNUC_UNUSED OrtrainPlanContext *plan_context;
 
 static inline OrtrainExecutor *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "kernel-abi/ortrain-einsum-private.h"
 
-/* Equations, and the labels that the axes of their terms get: letters in the order of the alphabet, then what stands
- * behind an ellipsis. */
+/* Equations, and the labels that the axes of their terms get: letters in alphabetical order, then the axes of an
+ * ellipsis. */
 
 static char *
 describe_term (const OrtrainEinsumTerm *term)
@@ -40,7 +40,7 @@ static const struct
   { "ij,jk->ik", 2, { ANY }, "01,12->02" },
   { " i j , jk -> i k ", 2, { 2, 2 }, "01,12->02" },
   { "ij,jk", 2, { 2, 2 }, "01,12->02" },
-  { "ji", 1, { 2 }, "10->01" }, /* what is implied is in the order of the alphabet */
+  { "ji", 1, { 2 }, "10->01" }, /* implied outputs are in alphabetical order */
   { "bA", 1, { 2 }, "10->01" }, /* capitals first */
   { "ii->i", 1, { 2 }, "00->0" },
   { "ii", 1, { 2 }, "00->" },

@@ -12,7 +12,7 @@
 
 /* The files in tests/data/tensor come from NumPy and from the reference library of safetensors; see make.py there. */
 
-static char *folder; /* for what is written */
+static char *folder; /* for written files */
 
 static char *
 data_path (const char *name)
@@ -457,8 +457,8 @@ expect_changed (gboolean failed, GError **error)
   g_clear_error (error);
 }
 
-/* Of a file that is cut while it is mapped nobody gets zeros: neither of the mapping, nor of an aligned copy that is taken
- * when it is first read. offset: of the elements */
+/* Nobody gets zeros from a file that is cut while it is mapped: neither from the mapping, nor from an aligned copy that
+ * is taken when it is first read. offset: of the elements */
 static void
 test_cut (gconstpointer data)
 {

@@ -164,7 +164,7 @@ test_address (void)
   g_assert_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID);
   g_clear_error (&error);
 
-  /* misaligned memory is copied, whatever it comes from, and what is a copy cannot be written through */
+  /* misaligned memory is copied, whatever it comes from, and a copy cannot be written through */
   static const float numbers[] = { 1.5f, -2, 3, 4, 5, 6, 7, 8 };
   guint8 odd[sizeof numbers + 3];
   gint64 eight = 8;
@@ -611,7 +611,7 @@ test_memory_that_is_not_there (void)
   g_assert_null (tensor);
 }
 
-/* Nor twice what there is: the first half is still available as long as nobody has touched it. */
+/* Nor twice the available memory: the first half is still available as long as nobody has touched it. */
 static void
 test_memory_that_is_promised (void)
 {

@@ -53,7 +53,7 @@ budget_of (guint64 max_bytes, guint64 max_work)
   return (OrtrainFoldBudget){ .max_bytes = max_bytes, .max_work = max_work };
 }
 
-/* Of one doubling operator: what is small is folded, the rest are nodes. */
+/* One doubling operator: small results are folded, the rest are nodes. */
 static void
 check_doubling (const char *op_type)
 {
@@ -245,8 +245,8 @@ test_many_small (void)
   g_assert_cmpuint (budget.work, <=, 100000 * 16);
 }
 
-/* y = -(x + x') and its like: what is read once more, is an output, or is held elsewhere keeps its contents, of the rest the
- * memory becomes that of results. */
+/* y = -(x + x') and its like: constants that have another reader, are outputs, or are held elsewhere keep their
+ * contents; the memory of the others is reused for results. */
 static void
 test_consumed (void)
 {

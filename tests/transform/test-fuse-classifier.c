@@ -4,8 +4,8 @@
 #include "graph/ortrain-graph-private.h"
 #include "plan/ortrain-memory-plan-private.h"
 
-/* A vocabulary that is large beside all else, trained with scores of a few rows at a time and with all of them at once:
- * the same numbers but for rounding, and less memory. */
+/* A vocabulary that is large compared with the rest of the model, trained with scores of a few rows at a time and with
+ * all of them at once: the same numbers but for rounding, and less memory. */
 
 enum
 {
@@ -284,7 +284,7 @@ test_same (gconstpointer data)
   assert_near (test, &with, &without);
   if (test->is_left)
     g_assert_cmpuint (with.arena, ==, without.arena);
-  else /* a quarter is left of the scores, beside what is small */
+  else /* a quarter of the scores is left, in addition to small values */
     g_assert_cmpuint (with.arena, <,
                       without.arena - SCORES_BYTES / 8 * (test->precision == ORTRAIN_PRECISION_F32 ? 5 : 2));
 }
@@ -378,7 +378,7 @@ test_small_is_left (void)
   g_assert_true (found);
 }
 
-/* Scores of 16 MiB, which are large beside a small model: a piece of them takes 8 MiB. */
+/* Scores of 16 MiB, which are large compared with a small model: a piece of them takes 8 MiB. */
 static void
 test_moderate (void)
 {

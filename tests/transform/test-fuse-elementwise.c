@@ -196,7 +196,7 @@ random_graph (GRand *rand, GHashTable *known)
       OrtrainValue *in[3];
       for (guint k = 0; k < 3; k++)
         {
-          /* mostly what was made lately, so that chains come about */
+          /* mostly recent values, so that chains come about */
           guint from = g_rand_boolean (rand) && reals->len > 8 ? reals->len - 4 : 0;
           in[k] = reals->pdata[g_rand_int_range (rand, (gint) from, (gint) reals->len)];
         }

@@ -4,8 +4,8 @@
 #include "ops/upgrade/ortrain-upgrade-private.h"
 #include "transform/ortrain-passes-private.h"
 
-/* Group normalization as exporters write it: InstanceNormalization of a view, without a scale and a bias of its own, and both
- * behind it. It is fused where it is that, and computes the same. */
+/* Group normalization as exporters write it: InstanceNormalization of a view, without a scale and a bias of its own,
+ * followed by both. Such nodes are fused, others are not, and the results are the same. */
 
 typedef enum
 {

@@ -11,10 +11,10 @@
  * no matrix of scores. */
 
 #define BATCH 7
-#define LENGTH 53 /* a prime: what has queries · keys elements is a multiple of its square */
+#define LENGTH 53 /* a prime: a tensor with queries · keys elements has a multiple of its square */
 #define N_STEPS 3
 
-/* Dropout behind each softmax, as models have it that were exported in training mode. */
+/* Dropout after each softmax, as models have it that were exported in training mode. */
 static OrtrainModel *
 add_dropout (OrtrainModel *model, double ratio)
 {
@@ -218,8 +218,8 @@ count_blocks (const char *name, const char *disabled, guint64 divisor)
   return n;
 }
 
-/* Nothing of a DeBERTa has as many elements as there are pairs of positions: neither scores, nor terms of them, nor masks,
- * nor indices. In T5, nothing but what has the shape of the bias, which the batch shares. */
+/* Nothing of a DeBERTa has as many elements as there are pairs of positions: neither scores, nor terms of them, nor
+ * masks, nor indices. In T5, only values in the shape of the bias, which the batch shares. */
 static void
 test_no_scores_in_plan (void)
 {

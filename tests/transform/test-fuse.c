@@ -166,7 +166,7 @@ run_pattern (Pattern pattern, gboolean fused, OrtrainTensor **results, guint *n_
     {
       g_assert_cmpuint (found, ==, 1);
       g_assert_cmpuint (softmax, ==, 0);
-      if (pattern < LAYER_NORM) /* nothing is left of what was around it */
+      if (pattern < LAYER_NORM) /* nothing is left of the nodes around it */
         g_assert_cmpuint (graph->nodes->len, ==, 1);
     }
   y = graph->outputs->pdata[0];

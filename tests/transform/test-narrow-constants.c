@@ -193,7 +193,7 @@ test_full (void)
     }
 }
 
-/* Of constants: Expand itself is never run where its reader broadcasts. */
+/* Expand of constants: it is never run where its reader broadcasts. */
 static void
 test_expand (void)
 {
@@ -239,7 +239,7 @@ test_bits (void)
   g_assert_cmpfloat (ortrain_tensor_get_scalar (read->tensor, 1), ==, -INFINITY);
 }
 
-/* What is found only now is folded too: a guard against rows that see nothing. */
+/* Constants that are found only now are folded too: a guard against rows that see nothing. */
 static void
 test_guard (void)
 {
@@ -276,7 +276,7 @@ test_open (void)
   g_assert_cmpuint (made->nodes->len, ==, 2);
 }
 
-/* What waits delays what is computed from it, and nothing more: positions that exporters expand for each sample. */
+/* A waiting constant delays only values computed from it: positions that exporters expand for each sample. */
 static void
 test_expanded_positions (void)
 {
@@ -299,7 +299,7 @@ test_expanded_positions (void)
   check_causal (read, SIDE, 0);
 }
 
-/* Above what is folded: computed in each step, once for all samples. */
+/* Larger than the limit of folding: computed in each step, once for all samples. */
 static void
 test_too_large (void)
 {

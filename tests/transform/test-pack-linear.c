@@ -136,7 +136,7 @@ expand (OrtrainGraph *graph)
 
 #define N_RESULTS 8
 
-/* results: y, the gradients of x, of the weights and of the biases; NULL where there is none */
+/* results: y, the gradients of x, of the weights and of the biases; NULL where absent */
 static void
 run_form (Form form, gboolean packs, OrtrainTensor **results)
 {

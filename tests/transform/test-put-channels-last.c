@@ -7,13 +7,13 @@
 #include "transform/ortrain-passes-private.h"
 #include "transform/ortrain-put-channels-last-private.h"
 
-/* Regions with channels last in graphs with their gradients: for a device that says how much each convolution is spared, which
- * ones are converted, what is transposed at their borders, and that all results are the same. Convolutions with channels last are
- * computed by their bodies. */
+/* Regions with channels last in graphs with their gradients: for a device that says how much each convolution is
+ * spared, which ones are converted, which values are transposed at their borders, and that all results are the same.
+ * Convolutions with channels last are computed by their bodies. */
 
 typedef enum
 {
-  RESIDUAL,  /* two convolutions, batch normalizations, a pool, and what was added */
+  RESIDUAL,  /* two convolutions, batch normalizations, a pool, and a residual addition */
   JOINED,    /* convolutions side by side, of which one has groups */
   FLATTENED, /* images of several pixels as rows of a matrix */
   SHOWN,     /* an output of the graph in the middle, another one at the end */

@@ -71,7 +71,7 @@ test_gelu_keeps_one (void)
   g_assert_true (ortrain_recompute_cheap (fixed, ortrain_provider_get_host (), &error));
   g_assert_no_error (error);
   g_assert_cmpuint (count_kept (fixed), ==, 1);
-  /* the copies say what they are, and stand in the backward pass */
+  /* the copies are marked as such, and are in the backward pass */
   guint n = 0;
   for (guint i = 0; i < fixed->nodes->len; i++)
     {
@@ -117,8 +117,8 @@ test_keeps_the_smaller_side (void)
   g_assert_cmpuint (count_kept (fixed), ==, 1);
 }
 
-/* A convolution, batch normalization and ReLU, twice: of each block the convolution's output is kept, and statistics. What
- * runs again is element-wise, and reads those. */
+/* A convolution, batch normalization and ReLU, twice: for each block, the convolution's output and the statistics are
+ * kept. The recomputed nodes are element-wise, and read those. */
 static void
 test_batch_norm_keeps_statistics (void)
 {
@@ -176,7 +176,8 @@ test_batch_norm_keeps_statistics (void)
   g_assert_cmpstr (again->str, ==, "NormApply+Relu+NormApply+Relu+");
 }
 
-/* tanh (h) · h: two nodes of the backward pass read the result of the Tanh. The first reads what was kept, the second a copy. */
+/* tanh (h) · h: two nodes of the backward pass read the result of the Tanh. The first reads the kept value, the second
+ * a copy. */
 static void
 test_readers_of_two_runs (void)
 {

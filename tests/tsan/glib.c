@@ -120,7 +120,7 @@ DEFINE (gboolean, g_cond_wait_until, (GCond * cond, GMutex *lock, gint64 end))
   return signalled;
 }
 
-/* Of our own: the fast path is inline, and must see a store that was compiled with the sanitizer. */
+/* An implementation of our own: the fast path is inline, and must see a store that was compiled with the sanitizer. */
 
 static pthread_mutex_t once_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t once_done = PTHREAD_COND_INITIALIZER;
