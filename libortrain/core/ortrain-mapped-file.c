@@ -385,7 +385,7 @@ ortrain_mapped_file_check_scratch (OrtrainMappedFile *self, GError **error)
   if (!atomic_load (&self->slot->lost))
     return TRUE;
   g_set_error (error, G_IO_ERROR, G_IO_ERROR_FAILED,
-               "A file in '%s' could not be read or written; what was computed from it is lost", self->name);
+               "A file in '%s' could not be read or written; the values computed from it are lost", self->name);
   return FALSE;
 }
 
