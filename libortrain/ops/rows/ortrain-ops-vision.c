@@ -211,8 +211,8 @@ gradient_det (OrtrainGradContext *ctx, GError **error)
     return ortrain_grad_fail (ctx, error, "matrices of rank %d have no gradient here", rank);
   OrtrainValue *n = gather_axis (ctx, ortrain_grad_shape_of (ctx, x), ortrain_graph_const_int (ctx->graph, last), 0);
   OrtrainValue *rows = count_to (ctx, n, 1), *others = count_to (ctx, ortrain_grad_op2 (ctx, "Sub", n, one), 0);
-  OrtrainValue *behind = ortrain_grad_op2 (ctx, "GreaterOrEqual", others, rows);
-  OrtrainValue *left = ortrain_grad_op2 (ctx, "Add", others, ortrain_grad_op2 (ctx, "CastLike", behind, others));
+  OrtrainValue *not_before = ortrain_grad_op2 (ctx, "GreaterOrEqual", others, rows);
+  OrtrainValue *left = ortrain_grad_op2 (ctx, "Add", others, ortrain_grad_op2 (ctx, "CastLike", not_before, others));
   OrtrainValue *minors = gather_axis (ctx, gather_axis (ctx, x, left, rank - 2), left, rank);
   gint64 perm[ORTRAIN_MAX_RANK];
   for (gint d = 0; d < rank + 2; d++)
