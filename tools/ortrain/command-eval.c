@@ -22,8 +22,8 @@ static const char *
 find_classes (const EvalData *data, char **free_path)
 {
   *free_path = data->table->classes == NULL ? data_classes_path (data->model) : NULL;
-  const gboolean is_beside = *free_path != NULL && g_file_test (*free_path, G_FILE_TEST_EXISTS);
-  return is_beside ? *free_path : data->table->classes;
+  const gboolean is_next_to_model = *free_path != NULL && g_file_test (*free_path, G_FILE_TEST_EXISTS);
+  return is_next_to_model ? *free_path : data->table->classes;
 }
 
 /* Whether the targets of a table are classes: where the output has a number for each of several. */
@@ -42,8 +42,8 @@ static OrtrainDataset *
 open_table (const EvalData *data, OrtrainGraph *graph, GError **error)
 {
   g_auto (GStrv) columns = data_split_columns (data->given_target);
-  g_autofree char *beside = NULL;
-  const char *classes = find_classes (data, &beside);
+  g_autofree char *classes_path = NULL;
+  const char *classes = find_classes (data, &classes_path);
   const gboolean is_classes = wants_classes (data, graph, (const char *const *) columns);
   g_autoptr (OrtrainCsvFormat) format = ortrain_csv_format_new_for_graph (graph, NULL);
   if (!data_leave_out_shared (format, graph, data->shared, error))
@@ -58,7 +58,7 @@ open_table (const EvalData *data, OrtrainGraph *graph, GError **error)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
                    "%s has class names, but %s, which has their numbers, does not exist; name the file with --classes",
-                   data->path, beside);
+                   data->path, classes_path);
       return NULL;
     }
   return g_steal_pointer (&dataset);
@@ -68,8 +68,8 @@ open_table (const EvalData *data, OrtrainGraph *graph, GError **error)
 static OrtrainDataset *
 open_folder (const EvalData *data, OrtrainGraph *graph, const ImageSettings *images, GError **error)
 {
-  g_autofree char *beside = NULL;
-  const char *classes = find_classes (data, &beside);
+  g_autofree char *classes_path = NULL;
+  const char *classes = find_classes (data, &classes_path);
   g_autoptr (OrtrainCsvFormat) format = ortrain_csv_format_new ();
   if (!data_set_table (format, data->table, classes, error))
     return NULL;

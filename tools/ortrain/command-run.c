@@ -17,11 +17,11 @@ read_table (OrtrainTensorDict *feeds, const char *path, const char *model_path, 
   OrtrainGraph *graph = ortrain_model_get_graph (model, error);
   if (graph == NULL)
     return FALSE;
-  g_autofree char *beside = data_classes_path (model_path);
-  const gboolean is_beside = settings->classes == NULL && g_file_test (beside, G_FILE_TEST_EXISTS);
+  g_autofree char *classes_path = data_classes_path (model_path);
+  const gboolean is_next_to_model = settings->classes == NULL && g_file_test (classes_path, G_FILE_TEST_EXISTS);
   *format = ortrain_csv_format_new_for_graph (graph, NULL);
   if (!data_leave_out_shared (*format, graph, feeds, error) ||
-      !data_set_table (*format, settings, is_beside ? beside : settings->classes, error))
+      !data_set_table (*format, settings, is_next_to_model ? classes_path : settings->classes, error))
     return FALSE;
   g_autoptr (OrtrainDataset) dataset = ortrain_tensor_dataset_new_from_csv (path, *format, error);
   if (dataset == NULL)
@@ -104,10 +104,10 @@ gives_all_inputs (OrtrainModel *model, char **inputs)
 static OrtrainCsvFormat *
 find_classes (const char *model_path, const TableSettings *settings, GError **error)
 {
-  g_autofree char *beside = data_classes_path (model_path);
+  g_autofree char *classes_path = data_classes_path (model_path);
   g_autoptr (OrtrainCsvFormat) format = ortrain_csv_format_new ();
-  const gboolean is_beside = settings->classes == NULL && g_file_test (beside, G_FILE_TEST_EXISTS);
-  const char *path = is_beside ? beside : settings->classes;
+  const gboolean is_next_to_model = settings->classes == NULL && g_file_test (classes_path, G_FILE_TEST_EXISTS);
+  const char *path = is_next_to_model ? classes_path : settings->classes;
   return data_set_table (format, settings, path, error) ? g_steal_pointer (&format) : NULL;
 }
 

@@ -635,10 +635,10 @@ run (int argc, char *argv[])
       g_print ("Trained model: %s\n", export);
       if (ortrain_csv_format_get_classes (format) != NULL)
         {
-          g_autofree char *beside = data_classes_path (export);
-          if (!ortrain_csv_format_save_classes (format, beside, &error))
+          g_autofree char *classes_path = data_classes_path (export);
+          if (!ortrain_csv_format_save_classes (format, classes_path, &error))
             return command_fail (error);
-          g_print ("Its classes: %s\n", beside);
+          g_print ("Its classes: %s\n", classes_path);
         }
     }
   g_autoptr (OrtrainTensor) matrix = confusion ? make_confusion_matrix (trainer, held_out, loss, &error) : NULL;
