@@ -260,7 +260,7 @@ static void
 test_least_scale (void)
 {
   static const Form form = { DYNAMIC, "OrtrainAdam" };
-  for (guint behind = 0; behind < 3; behind++)
+  for (guint n_later = 0; n_later < 3; n_later++)
     {
       g_autoptr (OrtrainTrainingSession) cpu = make_session (&form, "cpu", 512),
                                          late = make_session (&form, "late", 512);
@@ -276,9 +276,9 @@ test_least_scale (void)
       ortrain_training_session_train_and_update (cpu, bad, &want);
       g_assert_error (want, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE);
       g_assert_true (ortrain_training_session_train_and_update (late, bad, &error));
-      while (n < behind && ortrain_training_session_train_and_update (late, good, &error))
+      while (n < n_later && ortrain_training_session_train_and_update (late, good, &error))
         n++;
-      g_assert_cmpuint (n, ==, MIN (behind, 1));
+      g_assert_cmpuint (n, ==, MIN (n_later, 1));
       if (error == NULL)
         ortrain_training_session_get_last_loss (late, &error);
       g_assert_error (error, want->domain, want->code);

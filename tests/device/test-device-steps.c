@@ -326,7 +326,7 @@ test_failures (gconstpointer data)
   const Form *form = data;
   g_autoptr (TestModel) model = test_model_load (form->model);
   for (guint failure = 0; failure < N_FAILURES; failure++)
-    for (guint behind = 0; behind < 3; behind++)
+    for (guint n_later = 0; n_later < 3; n_later++)
       {
         g_autoptr (OrtrainTrainingSession) cpu = make_session_of_form (model, form, "cpu");
         g_autoptr (OrtrainTrainingSession) late = make_session_of_form (model, form, "late");
@@ -345,9 +345,9 @@ test_failures (gconstpointer data)
         g_assert_no_error (error);
         spoil (copy);
         guint n = 0;
-        while (n < behind && ortrain_training_session_train_and_update (late, test_model_feeds (model, 4 + n), &error))
+        while (n < n_later && ortrain_training_session_train_and_update (late, test_model_feeds (model, 4 + n), &error))
           n++;
-        g_assert_cmpuint (n, ==, MIN (behind, 1)); /* the second waits for the one that failed */
+        g_assert_cmpuint (n, ==, MIN (n_later, 1)); /* the second waits for the one that failed */
         if (error == NULL)
           ortrain_training_session_get_last_loss (late, &error);
         g_assert_error (error, want->domain, want->code);
@@ -372,7 +372,7 @@ test_broken_parameters (gconstpointer data)
 {
   const Form *form = data;
   g_autoptr (TestModel) model = test_model_load (form->model);
-  for (guint behind = 0; behind < 2; behind++)
+  for (guint n_later = 0; n_later < 2; n_later++)
     {
       OrtrainTrainingSession *sessions[2];
       g_autoptr (GError) want = NULL, error = NULL;
@@ -388,12 +388,12 @@ test_broken_parameters (gconstpointer data)
       g_assert_false (ortrain_training_session_optimizer_step (sessions[0], &want));
       g_assert_error (want, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE);
       submit (sessions[1], test_model_feeds (model, 1));
-      if (behind > 0)
+      if (n_later > 0)
         submit (sessions[1], test_model_feeds (model, 2));
       ortrain_training_session_get_last_loss (sessions[1], &error);
       g_assert_error (error, want->domain, want->code);
       /* by then, the gradients are those of the step after it */
-      const char *end = behind > 0 ? strstr (want->message, "its gradient") : NULL;
+      const char *end = n_later > 0 ? strstr (want->message, "its gradient") : NULL;
       g_assert_cmpint (strncmp (error->message, want->message, end != NULL ? (gsize) (end - want->message) : G_MAXSIZE),
                        ==, 0);
       assert_same_counts (sessions[1], sessions[0]);
@@ -433,7 +433,7 @@ make_root (const char *provider)
 static void
 test_broken_gradients (void)
 {
-  for (guint behind = 0; behind < 2; behind++)
+  for (guint n_later = 0; n_later < 2; n_later++)
     {
       g_autoptr (OrtrainTrainingSession) cpu = make_root ("cpu"), late = make_root ("late");
       g_autoptr (GError) want = NULL, error = NULL;
@@ -452,7 +452,7 @@ test_broken_gradients (void)
       train (cpu, broken);
       g_assert_false (ortrain_training_session_optimizer_step (cpu, &want));
       submit (late, broken);
-      if (behind > 0)
+      if (n_later > 0)
         submit (late, usable);
       ortrain_training_session_get_last_loss (late, &error);
       g_assert_error (error, want->domain, want->code);
