@@ -11,9 +11,7 @@
 #include <string.h>
 
 #define DEFAULT_MAX_PLANS 16
-#define MAX_KEY_CONTENTS                                                                                               \
-  256 /* inputs of up to so many bytes are in the key with their contents, longer ones with a
-                                digest */
+#define MAX_KEY_CONTENTS 256 /* bytes of an input that a key has as they are; of longer inputs it has a digest */
 
 static void
 entry_free (gpointer data)
