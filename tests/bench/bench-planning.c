@@ -7,6 +7,7 @@
  *                                                 varying length need them; in bytes ("1.5GiB"), what each may hold
  * A second plan is made for twice the batch, and a third for the first batch again, which has been kept. */
 #include "onnx/ortrain-graph-writer-private.h"
+#include "plan/ortrain-plan-tables-private.h"
 #include "planner/ortrain-packer-private.h"
 
 #include <glib/gstdio.h>
