@@ -17,5 +17,5 @@
 gint64 ortrain_trace_begin (void);
 /* category: "load", "pass", "plan", "step", "kernel", "wait" or "checkpoint". detail: more text, or NULL */
 void ortrain_trace_end (gint64 begin, const char *category, const char *name, const char *detail);
-/* Writes to another file from now on, or to none; what was traced before is complete in its file. For tests. */
+/* Writes to another file from now on, or to none; earlier spans are complete in the previous file. For tests. */
 void ortrain_trace_set_file (const char *path);

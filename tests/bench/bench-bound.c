@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What no way to recompute values in the backward pass can beat, beside what the search for a memory budget finds:
- *   bench-bound FILE BATCH LENGTH [SHARE...]    cross entropy on the first output; shares of the arena
- * One line for each share: the planned time of the step, of that without a budget, as found and at least; and the bytes of the
- * largest single step, which has to run once in any plan.
+/* A lower bound for every way to recompute values in the backward pass, compared with the result of the search for a
+ *   memory budget: bench-bound FILE BATCH LENGTH [SHARE...] cross entropy on the first output; shares of the arena One
+ *   line for each share: the planned time of the step, of that without a budget, as found and at least; and the bytes
+ *   of the largest single step, which has to run once in any plan.
  *
- * Time: all that the backward pass reads is kept between the passes, or runs again. A minimum cut is the least of (kept bytes +
- * rate · work that runs again); so for each rate, work >= (cut - budget) / rate. The largest of these bounds is printed. It counts
- * neither gradients nor what is computed again meanwhile, so that the least there is may be more. */
+ * Time: all that the backward pass reads is kept between the passes, or runs again. A minimum cut is the least of (kept
+ * bytes + rate · work that runs again); so for each rate, work >= (cut - budget) / rate. The largest of these bounds is
+ * printed. It counts neither gradients nor values that are computed again meanwhile, so that the true minimum may be
+ * higher. */
 #include "budget/ortrain-budget-plans-private.h"
 #include "budget/ortrain-budget-search-private.h"
 #include "plan/ortrain-memory-plan-private.h"

@@ -145,7 +145,8 @@ make_inverted (void)
   return end_cnn (self, x, 8);
 }
 
-/* A skip connection around a wide place: it takes the fewest bytes if what is skipped is computed twice in the forward pass. */
+/* A skip connection around a wide place: it takes the fewest bytes if the skipped value is computed twice in the
+ * forward pass. */
 static inline OrtrainGraphBuilder *
 make_skip (void)
 {

@@ -47,7 +47,7 @@ read_spans (Fixture *self)
   return json_array_ref (json_node_get_array (json_parser_get_root (parser)));
 }
 
-/* Every name is told as it is, and what it holds is no matter of JSON. */
+/* Every name is in the trace, also one whose characters must be escaped in JSON. */
 static void
 test_names (Fixture *self, gconstpointer data)
 {
