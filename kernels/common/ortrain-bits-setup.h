@@ -3,7 +3,7 @@
 
 #include "kernel-abi/ortrain-kernel-private.h"
 
-/* What the kernels of org.ortrain::PackBits and UnpackBits prepare on every device. */
+/* The prepared data of the kernels of org.ortrain::PackBits and UnpackBits, on every device. */
 
 typedef struct
 {

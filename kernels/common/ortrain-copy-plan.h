@@ -3,9 +3,9 @@
 
 #include "common/ortrain-operands.h"
 
-/* What operators that only move elements do, as one plan: for each index of a common shape, out[o (index)] = in[i (index)],
+/* One plan for all operators that only move elements: for each index of a common shape, out[o (index)] = in[i (index)],
  * with any strides on both sides (0 repeats, negative reverses). Dimensions that lie together on both sides are joined.
- * Functions that read a node return why it cannot be, or NULL. */
+ * Functions that read a node return the reason why it is not possible, or NULL. */
 #define ORTRAIN_COPY_MAX_RANK 34
 
 typedef struct

@@ -7,7 +7,7 @@
 #include "common/ortrain-operands.h"
 #include "core/ortrain-function-private.h"
 
-/* GridSample: what a point of the grid reads of the input along each axis. For every device. */
+/* GridSample: the elements of the input that a point of the grid reads along each axis. For every device. */
 
 #define ORTRAIN_GRID_SAMPLE_MAX_AXES 3
 

@@ -131,7 +131,7 @@ ortrain_f32_log1p (float x)
 {
   float u = 1.0f + x;
   float y = ortrain_f32_log (u);
-  /* what rounding took from 1 + x, to first order */
+  /* the part of 1 + x lost by rounding, to first order */
   float lost = x - (u - 1.0f);
   float corrected = y + lost / u;
   float small = x * ORTRAIN_FMAF (x, ORTRAIN_FMAF (x, 0.333333333f, -0.5f), 1.0f);

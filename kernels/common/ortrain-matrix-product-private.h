@@ -20,7 +20,7 @@ typedef struct
   gint64 lda, ldb, ldc;
 } OrtrainMatrixProduct;
 
-/* What the attributes of the operators say. */
+/* The attributes of the operators. */
 typedef struct
 {
   gboolean trans_a, trans_b;

@@ -4,7 +4,7 @@
 #include "common/ortrain-operands.h"
 #include "core/ortrain-function-private.h"
 
-/* What Resize takes of each input element along one axis: an output element is a weighed sum of a few. For every
+/* The weights of input elements in Resize along one axis: an output element is a weighed sum of a few. For every
  * device. */
 
 typedef enum
