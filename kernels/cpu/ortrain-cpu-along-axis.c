@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* What goes along one axis, a line at a time: where the extreme is, and running sums and products. */
+/* Operators along one axis, a line at a time: the position of the extreme, and running sums and products. */
 
 /* ---- ArgMax, ArgMin: x [outer, n, inner] → int64 [outer, inner]; a NaN wins, as in NumPy. ---- */
 typedef struct

@@ -133,8 +133,8 @@ typedef struct
   gint64 pitch, first, n;
 } R (Tile);
 
-/* at: the element at which row 0 begins. What the tile holds already is not widened again: a tile that begins at the same
- * row grows. */
+/* at: the element at which row 0 begins. Rows that the tile holds already are not widened again: a tile that begins at
+ * the same row grows. */
 static void
 R (read_tile) (R (Tile) * self, const OrtrainRows *operand, const AttentionOperand *shape, gint64 at, gint64 first,
                gint64 n, REAL *buffer)
@@ -220,7 +220,7 @@ R (soften) (REAL *x, gint64 n)
     x[j] *= (REAL) (1 / sum);
 }
 
-/* Factors of a row's probabilities, [keys]: 0, or what makes up for those. */
+/* Factors of a row's probabilities, [keys]: 0, or the scale of the kept ones. */
 static inline const REAL *
 R (draw_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 first, REAL *p, gint64 keys)
 {
@@ -470,7 +470,7 @@ R (backward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
   R (backward_heads) (data, begin, end, worker, NULL);
 }
 
-/* Zeros for the sums of a part of a slice, unless they are added to what the output holds. */
+/* Zeros for the sums of a part of a slice, unless they are added to the output's contents. */
 static R (Shared) R (open_shared) (const AttentionRun *run, gint64 slice, gint64 part)
 {
   const AttentionPlan *plan = run->plan;

@@ -65,7 +65,7 @@ enum
   N_POSITIONS
 };
 
-/* What Dropout does to probabilities, counted in the order of [batch, heads, queries, keys]. */
+/* Dropout of probabilities, counted in the order of [batch, heads, queries, keys]. */
 typedef struct
 {
   gboolean used, has_node;
@@ -96,8 +96,8 @@ typedef struct
   AttentionDropout dropout;
   gint64 mask_batches, mask_heads;
   gboolean has_ranges;
-  /* Gradients of what heads share: of one slice (batch, head) of it in one unit, or in `parts`, whose sums are added
-   * up. */
+  /* Gradients of operands that heads share: of one slice (batch, head) of it in one unit, or in `parts`, whose sums are
+   * added up. */
   gboolean has_shared, has_dbias;
   gint64 slices, slice_elements, members, parts; /* members: pairs of batch and head with the same slice */
   gsize sums_offset; /* of parts [parts, slices, slice_elements]; 0: straight to the output */
@@ -204,7 +204,8 @@ describe_mask (const AttentionPlan *plan, AttentionMask *self, const OrtrainOper
   return TRUE;
 }
 
-/* Sums over what shares a slice need room where they are made in parts, or in another type. Returns its offset, or 0. */
+/* Sums over pairs of batch and head that share a slice need memory where they are made in parts, or in another type.
+ * Returns its offset, or 0. */
 static gsize
 reserve_sums (const AttentionPlan *plan, const OrtrainOperand *gradient, gint64 n_elements, OrtrainKernelSetup *setup)
 {
@@ -304,7 +305,7 @@ describe_positions (const AttentionPlan *plan, AttentionPositions *self, const O
   return TRUE;
 }
 
-/* Room for the products, and for what the call keeps of the index. */
+/* Memory for the products, and for the part of the index that the call keeps. */
 static void
 reserve_positions (AttentionPlan *plan, const OrtrainOperand *const *operands, gboolean grad)
 {

@@ -72,7 +72,8 @@ R (read_columns) (const OrtrainRows *x, gint64 channels, gint64 first, gint64 n,
   return (gconstpointer) buffer;
 }
 
-/* Statistics of a plane: mean and Σ (x - mean)². The second sum reads what the first has brought into the cache. */
+/* Statistics of a plane: mean and Σ (x - mean)². The second sum reads elements that the first has brought into the
+ * cache. */
 static inline void
 R (plane_statistics) (const NormRun *run, gint64 at, double *mean_out, double *square_out, OrtrainRowsBuffer *buffer)
 {
@@ -89,7 +90,7 @@ R (plane_statistics) (const NormRun *run, gint64 at, double *mean_out, double *s
       const gint64 size = MIN (plan->step, plan->inner - i);
       square += R (ortrain_lane_sum_square) (R (ortrain_rows_read) (&run->x, at + i, size, buffer), size, (REAL) mean);
     }
-  /* the shift was rounded: take out what that added */
+  /* the shift was rounded: subtract the part that this added */
   double off = mean - (REAL) mean;
   *mean_out = mean;
   *square_out = square - off * off * (double) plan->inner;
@@ -149,7 +150,7 @@ R (stat_units) (gpointer data, gint64 begin, gint64 end, guint worker)
       }
 }
 
-/* Joins the units of each channel in order, and makes what the other passes need of it. */
+/* Joins the units of each channel in order, and computes the values that the other passes need. */
 static void
 R (stat_channels) (gpointer data, gint64 begin, gint64 end, guint worker)
 {

@@ -62,7 +62,7 @@ find_place (const ColumnsPlan *plan, gint64 k, gint64 p)
           }                                                                                                            \
     }
 
-/* An operand has 16 bits: what meets in an element of the image is summed in float32, in the worker's part of the
+/* An operand has 16 bits: all terms of an element of the image are summed in float32, in the worker's part of the
  * workspace, and rounded once. */
 static void
 plane_units_narrow (gpointer data, gint64 begin, gint64 end, guint worker)

@@ -111,7 +111,7 @@ NAME (blocked_sums) (const int n, const REAL *source, const REAL *weights, const
             sums[i] += w0 * *(const W *) (from + i * step);
           continue;
         }
-      /* What one position reads through a tap, the one before reads through the next. */
+      /* One position reads through a tap the element that the position before reads through the next tap. */
       const W w1 = *(const W *) (weights + run->weights[1]);
       if (run->n_taps == 2)
         {

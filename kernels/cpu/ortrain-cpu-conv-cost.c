@@ -157,8 +157,8 @@ round_up (gint64 channels)
   return (double) ((channels + 15) / 16 * 16);
 }
 
-/* In cycles of one core with vectors of 16. What the primitive does per product, as its code for these channels can, and
- * what the reorders move: a cycle for an element, of which those of the side that has no cut in its channels are
+/* In cycles of one core with vectors of 16. The cost of the primitive per product, with its code for these channels,
+ * and that of the reorders: a cycle for an element, of which those of the side that has no cut in its channels are
  * moved once per cut. */
 double
 ortrain_conv_estimate_library (const OrtrainConvProblem *problem, const OrtrainConvCut *cut)

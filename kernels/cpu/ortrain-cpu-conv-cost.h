@@ -3,8 +3,8 @@
 
 #include "cpu/ortrain-cpu-conv-private.h"
 
-/* What each algorithm for a convolution would take, estimated from the shape: cycles of one core with vectors of 16
- * floats. The one place where an algorithm is chosen. */
+/* The cost of each algorithm for a convolution, estimated from the shape: cycles of one core with vectors of 16 floats.
+ * The one place where an algorithm is chosen. */
 
 /* The slabs that a convolution by oneDNN is cut into; units are channels of the result's side, or groups. */
 typedef struct

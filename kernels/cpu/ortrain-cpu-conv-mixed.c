@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What convolutions prepare for operands of 16 bits, or of several types. */
+/* Prepares convolutions with operands of 16 bits, or of several types. */
 #include "cpu/ortrain-cpu-conv-private.h"
 #include "cpu/ortrain-cpu-level-private.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What a convolution's kernels prepare: phases and taps, cuts, and the algorithm. */
+/* Prepares the kernels of a convolution: phases and taps, cuts, and the algorithm. */
 #include "cpu/ortrain-cpu-conv-cost.h"
 #include "cpu/ortrain-cpu-conv-library.h"
 #include "cpu/ortrain-cpu-device-private.h"
@@ -290,7 +290,7 @@ find_shifted (const OrtrainConv *conv, OrtrainConvPhase *phase)
 #define MANY_IMAGES_BELOW 256
 
 /* Blocks of columns, and cuts of the rows where the columns are few. No cut changes the result's bits: each element is
- * summed up in one go. What does (the bias first or last) depends on shapes alone. */
+ * summed up in one go. The order that does (the bias first or last) depends on shapes alone. */
 static gboolean
 plan_product (OrtrainConv *conv, OrtrainKernelSetup *setup, GError **error)
 {

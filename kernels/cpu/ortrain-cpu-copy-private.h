@@ -14,7 +14,7 @@ void ortrain_copy_zero (OrtrainThreadPool *pool, gpointer out, gsize n_bytes);
 /* `n` copies of one element */
 void ortrain_copy_fill (OrtrainThreadPool *pool, gpointer out, gint64 n, gconstpointer element, gsize size);
 
-/* "Gather" and so on: PLAN_ERROR_INVALID for what inference should have refused. Returns FALSE. */
+/* "Gather" and so on: PLAN_ERROR_INVALID for operands that inference should have refused. Returns FALSE. */
 gboolean ortrain_kernel_refuse (const OrtrainKernelSetup *setup, GError **error, const char *reason);
 /* DEVICE_ERROR_NO_MEMORY: for tables that are as long as an axis of a tensor. Returns FALSE. */
 gboolean ortrain_kernel_refuse_memory (const OrtrainKernelSetup *setup, GError **error);

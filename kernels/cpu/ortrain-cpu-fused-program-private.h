@@ -4,8 +4,8 @@
 #include "ortrain-cpu-tile-private.h"
 
 /* A program: element-wise instructions over the tiles of an output shape. Values of a program are numbered; a value is
- * an operand of the node, a constant of one element, or what an instruction makes. Instructions read and write memory
- * of the node's operands directly where they can, and tile registers in the workspace otherwise. */
+ * an operand of the node, a constant of one element, or the result of an instruction. Instructions read and write
+ * memory of the node's operands directly where they can, and tile registers in the workspace otherwise. */
 typedef struct _OrtrainTileProgram OrtrainTileProgram;
 typedef struct _OrtrainTileBuilder OrtrainTileBuilder;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The innermost loops of the blocked product: C [mc, nc] from packed blocks of A and B. Included with REAL (the type of C
- * and of the sums), ELEMENT (what lies in a packed block), MULTIPLY_ADD (sums, s, b) of a vector of sums, an element and
- * a vector of elements, VL (lanes of a vector), MR, KC and NAME(x) defined. An element is a number, or a pair of 16-bit
- * ones that follow each other along k; kc and KC count elements. */
+/* The innermost loops of the blocked product: C [mc, nc] from packed blocks of A and B. Included with REAL (the type of
+ * C and of the sums), ELEMENT (the type of a packed block's elements), MULTIPLY_ADD (sums, s, b) of a vector of sums,
+ * an element and a vector of elements, VL (lanes of a vector), MR, KC and NAME(x) defined. An element is a number, or a
+ * pair of 16-bit ones that follow each other along k; kc and KC count elements. */
 
 #ifndef MICRO_CASES
 /* clang-format would change these in every run. */

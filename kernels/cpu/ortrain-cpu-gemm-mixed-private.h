@@ -3,7 +3,7 @@
 
 #include "cpu/ortrain-cpu-gemm.h"
 
-/* What products of 16-bit operands are built of: operands of any of the three types become packed blocks (panels as in
+/* The parts of products of 16-bit operands: operands of any of the three types become packed blocks (panels as in
  * ortrain-cpu-gemm-template.h), which are multiplied in float32. All k count numbers, also where a block holds pairs of
  * them. */
 typedef struct
@@ -41,5 +41,5 @@ typedef struct
 
 void ortrain_cpu_mixed_product_run (const OrtrainCpuMixedProduct *self);
 
-/* What a worker of the pool does when it starts, so that its first product takes no memory. */
+/* Called when a worker of the pool starts, so that its first product allocates no memory. */
 void ortrain_cpu_gemm_mixed_enter_worker (void);

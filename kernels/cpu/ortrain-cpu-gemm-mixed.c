@@ -10,7 +10,7 @@
 /* Products with operands of 16 bits. Blocks of A and B are widened while they are packed, sums are of float32; a result
  * of 16 bits is summed up in a tile of float32 first, and rounded once. */
 
-/* ---- what this machine runs ---- */
+/* ---- instruction sets of this machine ---- */
 
 #define DECLARE_LEVEL(level)                                                                                           \
   extern const OrtrainCpuMixedCore ortrain_cpu_mixed_core_##level;                                                     \

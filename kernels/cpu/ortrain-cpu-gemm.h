@@ -68,7 +68,7 @@ void ortrain_cpu_gemm_run (const OrtrainCpuGemm *self, OrtrainThreadPool *pool, 
                            const void *bias, void *c);
 
 #ifdef ORTRAIN_HAVE_DNNL
-/* Whether oneDNN may be called; what it runs between enter and leave runs on the calling thread alone. */
+/* Whether oneDNN may be called; its work between enter and leave runs on the calling thread alone. */
 gboolean ortrain_cpu_gemm_have_onednn (void);
 int ortrain_cpu_gemm_enter_onednn (void);
 void ortrain_cpu_gemm_leave_onednn (int before);
@@ -108,5 +108,5 @@ const OrtrainCpuGemmCore *ortrain_cpu_gemm_get_core (gboolean is_double);
 gsize ortrain_cpu_gemm_core_a_bytes (const OrtrainCpuGemmCore *core);
 gsize ortrain_cpu_gemm_core_b_bytes (const OrtrainCpuGemmCore *core);
 
-/* What a worker of the pool does when it starts, so that its first product takes no memory. */
+/* Called when a worker of the pool starts, so that its first product allocates no memory. */
 void ortrain_cpu_gemm_enter_worker (void);

@@ -2,7 +2,7 @@
 /* Included once per width by ortrain-cpu-group-norm.c, with REAL and R(name) defined. No include guard. */
 #include "ortrain-cpu-row-statistics.h"
 
-/* What a worker has widened. */
+/* The widened operands of a worker. */
 typedef struct
 {
   OrtrainRowsBuffer x, dy, y;

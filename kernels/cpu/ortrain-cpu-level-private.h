@@ -6,7 +6,7 @@
 /* Vector kernels are compiled once per instruction set; these are the sets. */
 typedef enum
 {
-  ORTRAIN_CPU_LEVEL_BASELINE, /* what every machine of the architecture has */
+  ORTRAIN_CPU_LEVEL_BASELINE, /* the instructions of every machine of the architecture */
   ORTRAIN_CPU_LEVEL_V3,       /* x86-64-v3: AVX2, FMA */
   ORTRAIN_CPU_LEVEL_V4,       /* x86-64-v4: AVX-512 */
   ORTRAIN_CPU_N_LEVELS

@@ -134,7 +134,7 @@ R (loss_units) (gpointer data, gint64 begin, gint64 end, guint worker)
   run->parts[begin / plan->grain * 2 + 1] = weight;
 }
 
-/* What the gradient of a position needs besides its logits. */
+/* The values that the gradient of a position needs in addition to its logits. */
 typedef struct
 {
   gint64 target; /* -1: does not count */

@@ -73,7 +73,8 @@ clear_elements (const OrtrainRows *rows, gint64 at, gint64 n)
   memset ((guint8 *) rows->data + (gsize) at * size, 0, (gsize) n * size);
 }
 
-/* What a mean over positions of that weight is divided by: where nothing counts, the mean is 0, and nothing flows back. */
+/* The divisor of a mean over positions of that weight: where nothing counts, the mean is 0, and so are its
+ * gradients. */
 static inline double
 get_divisor (double weight)
 {

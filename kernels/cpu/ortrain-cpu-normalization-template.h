@@ -2,7 +2,7 @@
 /* Included once per width by ortrain-cpu-normalization.c, with REAL and R(name) defined. No include guard. */
 #include "ortrain-cpu-row-statistics.h"
 
-/* What a worker has widened. */
+/* The widened operands of a worker. */
 typedef struct
 {
   OrtrainRowsBuffer x, dy, scale, bias, y;
@@ -96,7 +96,7 @@ R (row_dots) (const REAL *dy, const REAL *x, const REAL *scale, REAL mean, gint6
   *dot += total_b;
 }
 
-/* One row: dx, and what it adds to part [2, n], the parameters' gradients (NULL: nothing). dx may be dy. */
+/* One row: dx, and its terms of part [2, n], the parameters' gradients (NULL: none). dx may be dy. */
 static inline void
 R (layer_grad_row) (const NormRun *run, gint64 r, REAL *part, R (Buffers) * buffers)
 {

@@ -6,7 +6,8 @@
 #define ORTRAIN_CPU_PHILOX_BLOCKS 16 /* blocks of four words that are drawn side by side */
 #define ORTRAIN_CPU_PHILOX_WORDS (4 * ORTRAIN_CPU_PHILOX_BLOCKS)
 
-/* words [ORTRAIN_CPU_PHILOX_WORDS] of the blocks from `first` on: what ortrain_philox gives, for many blocks at once. */
+/* words [ORTRAIN_CPU_PHILOX_WORDS] of the blocks from `first` on: the results of ortrain_philox, for many blocks at
+ * once. */
 static inline void
 ortrain_cpu_philox_draw (const OrtrainPhiloxKey *key, guint64 first, guint32 *restrict words)
 {

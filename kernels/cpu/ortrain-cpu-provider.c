@@ -60,7 +60,7 @@ cpu_find_kernel (const OrtrainProvider *self, const char *domain, const char *op
   return ortrain_kernel_index_find (get_index (), domain, op_type, inputs, n_inputs, outputs, n_outputs);
 }
 
-/* What the kernel of element-wise chains knows are the operators that it also runs alone. */
+/* The kernel of element-wise chains can run the operators that it also runs alone. */
 static gboolean
 cpu_can_fuse (const OrtrainProvider *self, const char *domain, const char *op_type, OrtrainDType dtype)
 {

@@ -153,7 +153,7 @@ R (place) (const RecurrentPlan *plan, gint64 t, gint64 b, gint64 n)
   return (t * plan->directions * plan->batch + b) * n;
 }
 
-/* What the state begins with, or its gradient ends with, of rows without a step: such a row gives zeros, whatever its
+/* The initial state, or the final gradient of the state, of rows without a step: such a row gives zeros, whatever its
  * initial state is, as ONNX Runtime does. */
 static void
 R (clear_empty_rows) (const RecurrentRun *run)
@@ -456,7 +456,7 @@ R (rnn_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
       R (chain)
       (&plan->f[run->direction], gates,
        R (read) (&run->y_in, R (place) (plan, run->t, b, H), H, R (get_scratch) (run, worker)), H);
-      memset (dh, 0, (gsize) H * sizeof (REAL)); /* the product adds what goes on */
+      memset (dh, 0, (gsize) H * sizeof (REAL)); /* the product adds the gradient that flows on */
     }
 }
 
@@ -574,7 +574,7 @@ R (lstm_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
           dforget[i] = plan->coupled ? 0 : d * was;
           dcandidate[i] = d * in[i];
           dc[i] = d * forget[i];
-          dh[i] = 0; /* the product adds what goes on */
+          dh[i] = 0; /* the product adds the gradient that flows on */
         }
       R (chain) (f, din, in, H);
       if (!plan->coupled)

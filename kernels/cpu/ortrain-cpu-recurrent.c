@@ -8,7 +8,7 @@
 #include "ortrain-cpu-gemm.h"
 #include "ortrain-cpu-lanes.h"
 
-/* RNN, GRU and LSTM over whole sequences. What the input gives to the gates is one product over all steps; each step
+/* RNN, GRU and LSTM over whole sequences. The part of the gates from the input is one product over all steps; each step
  * adds one product of the state. The forward pass keeps the activations of the gates when asked, from which the
  * backward pass has every derivative: activations here can all be derived from their own result.
  *
@@ -44,7 +44,7 @@ typedef struct
 {
   ActivationKind kind;
   double alpha, beta;
-  double clip; /* of what goes in; infinite: none */
+  double clip; /* limit of the arguments; infinite: none */
 } Activation;
 
 enum
@@ -70,10 +70,10 @@ enum
   PART_C,
   PART_TMP,       /* [batch, hidden] */
   PART_PREVIOUS,  /* backward: the state before each step, [length · batch, hidden] */
-  PART_RESET,     /* backward, GRU: what the candidate's recurrent weights were multiplied with, or its gradient */
+  PART_RESET,     /* backward, GRU: the factor of the candidate's recurrent weights, or its gradient */
   PART_PEEPHOLES, /* [3 · hidden], of 16 bits: widened */
   PART_SCRATCH,   /* backward, of 16 bits: [threads, saved + 1, hidden] */
-  PART_DX,        /* backward, both directions, of 16 bits: what they add up to */
+  PART_DX,        /* backward, both directions, of 16 bits: their sum */
   N_PARTS
 };
 

@@ -40,7 +40,7 @@ typedef enum
 typedef struct
 {
   OrtrainDType dtype, out_dtype;
-  OrtrainDType grad_dtype; /* of what the gradient of a product writes */
+  OrtrainDType grad_dtype; /* of the output of a product's gradient */
   ReduceOp op;
   ReduceFinish finish;
   gint64 n_in, n_out;

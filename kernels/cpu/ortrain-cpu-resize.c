@@ -73,7 +73,7 @@ fill_axis (const OrtrainKernelSetup *setup, Axis *axis, const OrtrainResizeMode 
   return TRUE;
 }
 
-/* What lies between two passes is in float32, unless elements are only moved. */
+/* Values between two passes are in float32, unless elements are only moved. */
 static OrtrainDType
 get_wide_dtype (const Resize *r)
 {

@@ -42,7 +42,7 @@ ortrain_rows_fit (const OrtrainOperand *a, const OrtrainOperand *b)
                                   (ORTRAIN_DTYPE_BIT (b->dtype) & ORTRAIN_DTYPES_MIXED) != 0);
 }
 
-/* What a kernel computes in whose operand this is. */
+/* The type in which a kernel with this operand computes. */
 static inline OrtrainDType
 ortrain_rows_get_compute_dtype (const OrtrainOperand *operand)
 {

@@ -189,7 +189,7 @@ prepare_one_hot (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
-/* -2^62 is outside of any depth, and so is what no integer says. */
+/* For NaN and numbers out of range: -2^62, which is outside of any depth. */
 static gint64
 whole_index (double x)
 {

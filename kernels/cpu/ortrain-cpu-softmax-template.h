@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Included once per width by ortrain-cpu-softmax.c, with REAL, R(name) and EXP(x) defined. No include guard. y may be
- * x, or dx be dy: the loops carry nothing from one element to the next, which is what ivdep says. */
+ * x, or dx be dy: the loops carry nothing from one element to the next, as ivdep declares. */
 
 /* y = e^(x - shift); adds their sum to total. */
 static inline void

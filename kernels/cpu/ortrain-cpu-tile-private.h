@@ -85,7 +85,7 @@ void ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_run) (const OrtrainKernelCall *ca
         ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_run), .mixed_dtypes = ORTRAIN_DTYPES_MIXED                           \
   }
 
-/* Loops may run in place, which `restrict` would forbid; no iteration reads what another one wrote. */
+/* Loops may run in place, which `restrict` would forbid; no iteration reads an element that another one wrote. */
 #if defined(__clang__)
 /* Loops that call libm stay scalar, which clang would warn of. */
 #pragma clang diagnostic ignored "-Wpass-failed"

@@ -214,7 +214,7 @@ store_copy (const Update *update, const OrtrainSpanTensor *t, const float *w, gi
     ortrain_dtype_narrow_n (t->copy, copy + first, w, n);
 }
 
-/* What a span works on. */
+/* The operands of a span. */
 typedef struct
 {
   const Rule *rule;
