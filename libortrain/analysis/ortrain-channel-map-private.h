@@ -16,7 +16,8 @@ typedef struct
   const OrtrainNode *maker; /* the node with that weight */
   gboolean stored;          /* computed from the file alone, not from data */
   gboolean has_weights;     /* stored, and from more than one number of a floating type */
-  gboolean is_score;        /* a product of two values that are computed from data, and what else was added to it */
+  gboolean is_score;        /* a product of two values that are computed from data, and other terms that were added to
+                               it */
   gboolean is_bare;         /* of a weighted operator that has a place for a bias, and got none */
 } OrtrainValueChannels;
 

@@ -99,7 +99,7 @@ ortrain_channel_map_is_search (const OrtrainNode *node)
   return table != NULL && table->rank == 1 && is_found (ortrain_node_input (node, 1));
 }
 
-/* Rows are looked up where data choose them. One row, always the same, is what its use makes of it. */
+/* Rows are looked up where data choose them. The role of one row that is always the same depends on its use. */
 gboolean
 ortrain_channel_map_is_table (const OrtrainChannelMap *self, const OrtrainNode *node)
 {

@@ -3,8 +3,8 @@
 
 #include "tensor/ortrain-tensor-private.h"
 
-/* What the values of a stored tensor say about it, where its role as an operand does not. Each gives a noun for
- * reports, or NULL. */
+/* Evidence from the values of a stored tensor, where its role as an operand gives none. Each gives a noun for reports,
+ * or NULL. */
 
 /* Element i of contents of a floating type, at any address. */
 double ortrain_initializer_heuristics_get (OrtrainDType dtype, const guint8 *data, gint64 i);

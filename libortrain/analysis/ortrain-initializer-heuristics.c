@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What a mask adds where nothing may be seen; no weight is that large. */
+/* The number that a mask adds to masked scores; no weight is that large. */
 #define FAR_BELOW (-1e4)
 /* Some exporters write -100, as the models do. */
 #define BELOW (-100.0)

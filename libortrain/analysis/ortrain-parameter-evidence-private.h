@@ -20,7 +20,7 @@ typedef struct
   gboolean is_direct;      /* no arithmetic of stored tensors lies between it and that use */
   gboolean is_kernel;      /* that use has filters along the axes from 2 on */
   gboolean is_whole;       /* in that use it has numbers of its own for each item of the batch */
-  gboolean is_affine;      /* in that use it scales, or then shifts, what a convolution computed */
+  gboolean is_affine;      /* in that use it scales, or then shifts, the result of a convolution */
   gboolean is_norm;        /* that use is the scale or bias of a normalization */
   const char *noun;        /* names its values if that use does not expect them: "mask"; or NULL */
   gboolean is_weak;        /* parameters may begin with such values: the file decides */

@@ -10,14 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Which tensors of a file are parameters. ortrain-parameter-evidence.c decides, from what the file says, from their
+/* Which tensors of a file are parameters. ortrain-parameter-evidence.c decides, from the text of the file, from their
  * values, and from their use, which is found here:
  *
  * - an operator's row has inputs that are weights (the kernel of Conv, the table of Gather) and inputs that are none
  *   (limits, exponents, initial states);
  * - an element-wise operator whose other operand has channels that a weight computed, scales or shifts those channels:
- *   a bias, a gain, an embedding of positions. One number does not, nor does what varies along other axes alone, as
- *   masks do.
+ *   a bias, a gain, an embedding of positions. One number does not, nor does an operand that varies along other axes
+ *   alone, as masks do.
  *
  * Where values have their channels is found in the same sweep (ortrain-channel-map.c). Operands that are computed from
  * the file alone are followed back to the initializers, through rows that say so. */
@@ -479,8 +479,8 @@ visit_operands (Analysis *self, OrtrainNode *node)
       visit_broadcast (self, node, i, node->inputs->pdata[i]);
 }
 
-/* A gain that multiplies the reciprocal of a deviation, whose channels a reduction and a view have taken: what the
- * product multiplies has them. */
+/* A gain that multiplies the reciprocal of a deviation, whose channels a reduction and a view have taken: the other
+ * operand of the product has them. */
 static void
 visit_gain (Analysis *self, OrtrainNode *node, guint i)
 {
@@ -515,7 +515,7 @@ role_clear (gpointer data)
   g_free (((OrtrainParameterRole *) data)->reason);
 }
 
-/* What decides a shape cannot be changed by training, whatever else it is. */
+/* A tensor that decides a shape cannot be changed by training, whatever else it is used for. */
 static void
 visit_uses (OrtrainParameterRole *role, const OrtrainParameterEvidence *evidence)
 {
@@ -559,8 +559,7 @@ visit_uses (OrtrainParameterRole *role, const OrtrainParameterEvidence *evidence
     }
 }
 
-/* What stands inside a function or a branch cannot be written back: a function's body is stored once for all its
- * calls. */
+/* A tensor inside a function or a branch cannot be written back: a function's body is stored once for all its calls. */
 static void
 visit_enclosure (OrtrainParameterRole *role)
 {
