@@ -32,7 +32,7 @@ OrtrainArena *ortrain_arena_new_for_provider (OrtrainProvider *provider, Ortrain
 void ortrain_arena_set_limit (OrtrainArena *self, guint64 bytes);
 /* Gives back all that is not in use, the first piece included, and begins anew. */
 void ortrain_arena_empty (OrtrainArena *self);
-/* How often memory was given back to the device: what an address has pointed to may be gone when it changes. */
+/* How often memory was given back to the device: when it changes, memory at earlier addresses may be gone. */
 guint64 ortrain_arena_get_n_shrinkages (OrtrainArena *self);
 guint64 ortrain_arena_get_held_bytes (OrtrainArena *self);
 

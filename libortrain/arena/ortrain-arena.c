@@ -65,7 +65,7 @@ struct _OrtrainArena
   OrtrainDevice *device; /* NULL: of a session */
   OrtrainArenaConfig config;
 
-  GMutex lock; /* of what follows */
+  GMutex lock; /* guards the following */
   OrtrainProvider *provider;
   OrtrainMemorySpace space;
   GQueue regions;      /* of Region, the oldest first */
@@ -232,8 +232,8 @@ give_free_regions (OrtrainArena *self, const Region *spared)
   return freed;
 }
 
-/* How much to take where `size` bytes are asked for: by doubling up to the growth cap, beyond it no more than that.
- * next: what to begin with the next time. */
+/* The size of a new region where `size` bytes are requested: by doubling up to the growth cap, beyond it no more than
+ * that. next: the initial size for the next one. */
 static gsize
 choose_region_size (OrtrainArena *self, gsize size, guint64 *next)
 {
@@ -303,7 +303,7 @@ use_chunk (OrtrainArena *self, Chunk *chunk)
   return address;
 }
 
-/* Behind `chunk`, what it has beyond `size` bytes becomes a free chunk of its own. */
+/* The bytes of `chunk` beyond `size` become a free chunk of their own. */
 static void
 split (OrtrainArena *self, Chunk *chunk, gsize size)
 {
@@ -462,7 +462,7 @@ ortrain_arena_reserve (OrtrainArena *self, gsize n_bytes, GError **error)
 /**
  * ortrain_arena_release:
  * @self: an arena
- * @address: what [method@Arena.allocate] or [method@Arena.reserve] returned; 0 is ignored
+ * @address: an address that [method@Arena.allocate] or [method@Arena.reserve] returned; 0 is ignored
  *
  * Gives memory back to the arena. Nothing may be going on with it on the device.
  *
