@@ -86,7 +86,7 @@ add (Check *check, const OrtrainNode *node, const char *dtype, const char *reaso
   if (!g_hash_table_add (check->reported, key))
     return;
   gint64 opset = node != NULL ? ortrain_model_get_opset_version (check->model, node->domain) : 0;
-  const char *device = ortrain_provider_get_host ()->klass->name; /* runs what others lack */
+  const char *device = ortrain_provider_get_host ()->klass->name; /* runs nodes that others have no kernel for */
   g_autoptr (OrtrainDiagnostic) diagnostic =
       ortrain_diagnostic_new (node != NULL ? node->name : "", node != NULL ? node->op_type : "",
                               node != NULL ? node->domain : "", (guint) MAX (opset, 0), dtype, device, reason, hint);
@@ -396,7 +396,7 @@ note_padding (Check *check, GStrvBuilder *notes)
     }
 }
 
-/* What the device that the environment chooses has neither a kernel nor a body for. */
+/* Nodes for which the device that the environment chooses has neither a kernel nor a body. */
 static void
 note_host_nodes (OrtrainGraph *graph, GStrvBuilder *notes)
 {
@@ -495,7 +495,7 @@ ortrain_check_report_class_init (OrtrainCheckReportClass *klass)
   /**
    * OrtrainCheckReport:diagnostics: (getter get_diagnostics)
    *
-   * What keeps the model from being trained, a list of [class@Diagnostic]; empty if nothing does. Read-only.
+   * The obstacles to training the model, a list of [class@Diagnostic]; empty if there are none. Read-only.
    */
   properties[PROP_DIAGNOSTICS] =
       ortrain_field_at (g_param_spec_object ("diagnostics", NULL, NULL, G_TYPE_LIST_MODEL, flags),
@@ -537,7 +537,7 @@ ortrain_check_report_get_trainable (OrtrainCheckReport *self)
  * ortrain_check_report_get_diagnostics: (get-property diagnostics)
  * @self: the object
  *
- * Gets what keeps the model from being trained, a list of [class@Diagnostic]; empty if nothing does.
+ * Gets the obstacles to training the model, a list of [class@Diagnostic]; empty if there are none.
  *
  * Returns: (transfer none) (nullable): the value
  */
@@ -568,8 +568,8 @@ ortrain_check_report_get_parameters (OrtrainCheckReport *self)
  * ortrain_check_report_get_notes:
  * @self: a report
  *
- * Lists what else matters for training: parameters that an exporter merged, and parameters that are stored twice, with
- * the tie to set.
+ * Lists other facts that matter for training: parameters that an exporter merged, and parameters that are stored twice,
+ * with the tie to set.
  *
  * Returns: (transfer full) (array zero-terminated=1): one sentence each
  */

@@ -95,7 +95,8 @@ ortrain_diagnostic_class_init (OrtrainDiagnosticClass *klass)
   /**
    * OrtrainDiagnostic:node: (getter get_node)
    *
-   * What the file calls the node; empty if it has no name, or if the diagnostic is about the whole model. Read-only.
+   * The name of the node in the file; empty if it has no name, or if the diagnostic is about the whole model.
+   * Read-only.
    */
   properties[PROP_NODE] = ortrain_field_at (g_param_spec_string ("node", NULL, NULL, NULL, flags),
                                             G_STRUCT_OFFSET (OrtrainDiagnostic, node));
@@ -144,7 +145,7 @@ ortrain_diagnostic_class_init (OrtrainDiagnosticClass *klass)
   /**
    * OrtrainDiagnostic:hint: (getter get_hint)
    *
-   * What can be done. Read-only.
+   * A remedy. Read-only.
    */
   properties[PROP_HINT] = ortrain_field_at (g_param_spec_string ("hint", NULL, NULL, NULL, flags),
                                             G_STRUCT_OFFSET (OrtrainDiagnostic, hint));
@@ -160,7 +161,7 @@ ortrain_diagnostic_init (OrtrainDiagnostic *self)
  * ortrain_diagnostic_get_node: (get-property node)
  * @self: the object
  *
- * Gets what the file calls the node; empty if it has no name, or if the diagnostic is about the whole model.
+ * Gets the name of the node in the file; empty if it has no name, or if the diagnostic is about the whole model.
  *
  * Returns: (transfer none) (nullable): the value
  */
@@ -265,7 +266,7 @@ ortrain_diagnostic_get_reason (OrtrainDiagnostic *self)
  * ortrain_diagnostic_get_hint: (get-property hint)
  * @self: the object
  *
- * Gets what can be done.
+ * Gets a remedy.
  *
  * Returns: (transfer none) (nullable): the value
  */

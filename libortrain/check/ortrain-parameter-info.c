@@ -94,17 +94,16 @@ ortrain_parameter_info_class_init (OrtrainParameterInfoClass *klass)
   /**
    * OrtrainParameterInfo:name: (getter get_name)
    *
-   * What the file calls it: an initializer, or the output of a Constant node. Read-only.
+   * The name in the file: of an initializer, or of the output of a Constant node. Read-only.
    */
   properties[PROP_NAME] = ortrain_field_at (g_param_spec_string ("name", NULL, NULL, NULL, flags),
                                             G_STRUCT_OFFSET (OrtrainParameterInfo, name));
   /**
    * OrtrainParameterInfo:scoped-name: (getter get_scoped_name)
    *
-   * What it was called in the program that the model was exported from, if that is another name: the path of its
-   * module, and the parameter's name in it, `encoder.layer.0.query.weight` for `val_57`. %NULL if the file does not say.
-   * Patterns match either name, or the path of the module. PyTorch stores the weight of a Linear layer transposed.
-   * Read-only.
+   * The name in the program that the model was exported from, if that is another one: the path of its module, and the
+   * parameter's name in it, `encoder.layer.0.query.weight` for `val_57`. %NULL if the file does not say. Patterns match
+   * either name, or the path of the module. PyTorch stores the weight of a Linear layer transposed. Read-only.
    */
   properties[PROP_SCOPED_NAME] = ortrain_field_at (g_param_spec_string ("scoped-name", NULL, NULL, NULL, flags),
                                                    G_STRUCT_OFFSET (OrtrainParameterInfo, scoped_name));
@@ -165,7 +164,7 @@ ortrain_parameter_info_init (OrtrainParameterInfo *self)
  * ortrain_parameter_info_get_name: (get-property name)
  * @self: the object
  *
- * Gets what the file calls it: an initializer, or the output of a Constant node.
+ * Gets the name in the file: of an initializer, or of the output of a Constant node.
  *
  * Returns: (transfer none) (nullable): the value
  */
@@ -180,7 +179,7 @@ ortrain_parameter_info_get_name (OrtrainParameterInfo *self)
  * ortrain_parameter_info_get_scoped_name: (get-property scoped-name)
  * @self: the object
  *
- * Gets what it was called in the program that the model was exported from, if that is another name than in the file:
+ * Gets the name in the program that the model was exported from, if that is another one than in the file:
  * `encoder.layer.0.query.weight`.
  *
  * Returns: (transfer none) (nullable): the value
