@@ -151,7 +151,7 @@ ortrain_checkpoint_export_async (OrtrainCheckpoint *self, const char *path, GCan
 /**
  * ortrain_checkpoint_export_finish:
  * @self: a checkpoint
- * @result: what the callback got
+ * @result: the result that the callback got
  * @error: return location for an error
  *
  * Finishes [method@Checkpoint.export_async]. It fails as [method@Checkpoint.export] does, or with

@@ -27,11 +27,11 @@
  *   FOLDER/data-0123456789abcdef/.files
  *     the names of the files that the save writes there
  *
- * A save writes a data folder with a new name, the new manifest within it, brings it to the disk, and then moves the
+ * A save writes a data folder with a new name, the new manifest within it, syncs it to the disk, and then moves the
  * manifest over the old one. That rename is the one step in which the old checkpoint becomes the new one. Data folders
- * that no manifest names are what a killed save has left, or what this one has replaced: the next save removes
- * those of their files that a save has written. A lock on the folder keeps two saves apart; it goes away with the
- * process that holds it.
+ * that no manifest names were left by a killed save, or replaced by this one: the next save removes those of their
+ * files that a save has written. A lock on the folder keeps two saves apart; it goes away with the process that holds
+ * it.
  *
  * Reading is in ortrain-checkpoint-load.c. */
 

@@ -16,8 +16,8 @@ gboolean ortrain_checkpoint_is_data_name (const char *name);
 gboolean ortrain_checkpoint_data_is_finished (int root, const char *name);
 /* Writes the list of a folder. names: of char * */
 gboolean ortrain_checkpoint_write_list (const char *folder, GPtrArray *names, GError **error);
-/* Removes the files that the library wrote below root/name, and the folder, if nothing else is in it. names: what a
- * folder without a list holds, as the manifest of version 1 says; or NULL. What cannot be removed stays. */
+/* Removes the files that the library wrote below root/name, and the folder, if nothing else is in it. names: the files
+ * of a folder without a list, according to the manifest of version 1; or NULL. Files that cannot be removed stay. */
 void ortrain_checkpoint_remove_data (int root, const char *name, GPtrArray *names);
 /* All data folders but `keep`. old_name, old_names: the folder that the last manifest named, and its files; or NULL. */
 void ortrain_checkpoint_sweep (int root, const char *keep, const char *old_name, GPtrArray *old_names);

@@ -264,8 +264,9 @@ forget (OrtrainCheckpointContents *self)
  * @error: return location for an error
  *
  * Looks for a checkpoint to continue from, as [property@Trainer:resume] does. A checkpoint that is found may still be
- * damaged, which is noticed when it is loaded. A folder that does not exist, is empty, or has what the first save of all has left when it was killed,
- * has none yet; one that has the files of a checkpoint and no manifest is %ORTRAIN_CHECKPOINT_ERROR_INVALID.
+ * damaged, which is noticed when it is loaded. A folder that does not exist, is empty, or has only files that the first
+ * save left when it was killed, has no checkpoint yet; one that has the files of a checkpoint and no manifest is
+ * %ORTRAIN_CHECKPOINT_ERROR_INVALID.
  *
  * Returns: %FALSE on error
  */

@@ -10,7 +10,7 @@
 #define ORTRAIN_MANIFEST_VERSION 2
 #define ORTRAIN_MANIFEST_MAX_FILES 10000u
 
-/* A folder, and what to call it in messages. */
+/* A folder, and its name in messages. */
 typedef struct
 {
   int fd;

@@ -3,7 +3,7 @@
 
 #include "checkpoint/ortrain-checkpoint.h"
 
-/* What a checkpoint holds; the file format (ortrain-checkpoint-files.c) sees only this. */
+/* The contents of a checkpoint; the file format (ortrain-checkpoint-files.c) sees only this. */
 typedef struct
 {
   GPtrArray *section_names; /* of char *, in the order in which they were set */

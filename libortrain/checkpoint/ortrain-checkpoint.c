@@ -8,9 +8,9 @@
 /**
  * OrtrainCheckpoint:
  *
- * What training needs to be resumed exactly where it was: tensors in sections, small values, and whole files such as
- * the model. [method@TrainingSession.save_checkpoint] and [class@Trainer] write checkpoints; this class is for reading
- * them, and for writing others.
+ * The state from which training resumes exactly: tensors in sections, small values, and whole files such as the model.
+ * [method@TrainingSession.save_checkpoint] and [class@Trainer] write checkpoints; this class is for reading them, and
+ * for writing others.
  *
  * On disk, a checkpoint is a folder with safetensors files and a manifest in JSON. Saving never damages the checkpoint
  * that is there: the new contents are written next to it, synced to disk, and replace it in one rename; then the old
@@ -30,8 +30,8 @@
  * print(checkpoint.get_tensors("parameters").names, checkpoint.get_value("epoch").unpack())
  * ```
  *
- * One thread at a time may use a checkpoint. The asynchronous functions work with what the checkpoint holds when they
- * are called; its tensors must not be written to while they are being saved.
+ * One thread at a time may use a checkpoint. The asynchronous functions work with the contents at the time of the call;
+ * its tensors must not be written to while they are being saved.
  */
 
 struct _OrtrainCheckpoint
@@ -216,7 +216,7 @@ ortrain_checkpoint_load_async (const char *path, GCancellable *cancellable, GAsy
 
 /**
  * ortrain_checkpoint_load_finish:
- * @result: what the callback got
+ * @result: the result that the callback got
  * @error: return location for an error
  *
  * Finishes [func@Checkpoint.load_async]. It fails as [func@Checkpoint.load] does, or with %G_IO_ERROR_CANCELLED.
@@ -254,7 +254,7 @@ ortrain_checkpoint_exists (const char *path)
  * @cancellable: (nullable): to cancel it with
  * @error: return location for an error
  *
- * Writes the checkpoint. On error, the folder has what it had before.
+ * Writes the checkpoint. On error, the folder has its old contents.
  *
  * Errors are those of [error@Gio.IOErrorEnum], %G_IO_ERROR_BUSY while another save goes on and %G_IO_ERROR_CANCELLED
  * among them, of [error@CheckpointError], and of [error@TensorError] for tensors that were released or whose mapped
@@ -358,7 +358,7 @@ ortrain_checkpoint_save_async (OrtrainCheckpoint *self, const char *path, GCance
 /**
  * ortrain_checkpoint_save_finish:
  * @self: a checkpoint
- * @result: what the callback got
+ * @result: the result that the callback got
  * @error: return location for an error
  *
  * Finishes [method@Checkpoint.save_async]. It fails as [method@Checkpoint.save] does.
