@@ -37,8 +37,8 @@ ortrain_checked_is_small (gint64 a)
   return a >= -G_MAXINT32 && a <= G_MAXINT32;
 }
 
-/* More elements than any memory has. Below, what kernels add to a number of elements or multiply it with (sizes of tiles and of
- * types) does not overflow. */
+/* More elements than any memory has. Below it, a number of elements to which kernels add, or which they multiply (sizes
+ * of tiles and of types), does not overflow. */
 #define ORTRAIN_MAX_ELEMENTS ((gint64) 1 << 56)
 
 /* The number of elements of a shape (1 for rank 0), FALSE if a dimension is negative, or the product of those that are not 0 is

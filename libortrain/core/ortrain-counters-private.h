@@ -3,9 +3,9 @@
 
 #include <glib.h>
 
-/* Numbers that say what devices have done since the process began, for those who must know whether the fast way was
- * taken: results do not say it. A counter is found by the name of its device and its own, and begins when it is first
- * added to. From any thread. */
+/* Counts of the work of devices since the process began, for callers that must know whether the fast way was taken:
+ * results do not tell. A counter is found by the name of its device and its own name, and is created by its first
+ * addition. From any thread. */
 
 #define ORTRAIN_MAX_COUNTERS 256
 

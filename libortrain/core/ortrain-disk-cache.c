@@ -21,7 +21,7 @@
 #define MAX_CONTENTS ((gsize) 8 << 20)
 #define MAX_TOTAL ((guint64) 64 << 20)
 #define TRIM_BYTES ((guint64) 1 << 20) /* that a process stores before it looks again whether there is room */
-#define BLOCK_BYTES ((guint64) 4096)   /* of a file system: what a small file takes */
+#define BLOCK_BYTES ((guint64) 4096)   /* of a file system: the least that a file takes */
 #define SUFFIX ".ortrain"
 #define PART_SUFFIX ".part" /* being written */
 #define MAX_PART_SECONDS 3600

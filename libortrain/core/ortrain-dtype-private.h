@@ -10,7 +10,7 @@ typedef guint32 OrtrainDTypeSet;
 #define ORTRAIN_DTYPE_BIT(dtype) (1u << (dtype))
 #define ORTRAIN_DTYPES_F32F64 (ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT32) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT64))
 #define ORTRAIN_DTYPES_HALF (ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT16) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_BFLOAT16))
-/* What kernels that compute in float32 take side by side. */
+/* Types that kernels accept side by side when they compute in float32. */
 #define ORTRAIN_DTYPES_MIXED (ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT32) | ORTRAIN_DTYPES_HALF)
 #define ORTRAIN_DTYPES_FLOAT (ORTRAIN_DTYPES_F32F64 | ORTRAIN_DTYPES_HALF)
 #define ORTRAIN_DTYPES_SIGNED                                                                                          \

@@ -25,7 +25,7 @@ G_BEGIN_DECLS
  * @ORTRAIN_TENSOR_ERROR_CHANGED: a file was changed while its contents were in use
  * @ORTRAIN_TENSOR_ERROR_DEVICE: the memory is on another device than the expected one
  *
- * What can go wrong with tensors. More codes may be added.
+ * Errors of tensors. More codes may be added.
  */
 typedef enum
 {
@@ -46,10 +46,10 @@ typedef enum
  * @ORTRAIN_MODEL_ERROR_VERSION: the IR version or operator set is not supported
  * @ORTRAIN_MODEL_ERROR_EXTERNAL_DATA: external data is missing, too small, or may not be opened
  * @ORTRAIN_MODEL_ERROR_CYCLE: the graph has a cycle
- * @ORTRAIN_MODEL_ERROR_UNSUPPORTED: the model needs what the library does not have
+ * @ORTRAIN_MODEL_ERROR_UNSUPPORTED: the model needs a feature that the library does not have
  * @ORTRAIN_MODEL_ERROR_WRITE: the model could not be written
  *
- * What can go wrong with models. More codes may be added.
+ * Errors of models. More codes may be added.
  */
 typedef enum
 {
@@ -75,7 +75,7 @@ typedef enum
  * @ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT: a shape depends on computed data
  * @ORTRAIN_GRAPH_ERROR_DECLARATION: the shape that the file declares for a value is not the one that is computed
  *
- * What can go wrong with graphs. More codes may be added.
+ * Errors of graphs. More codes may be added.
  */
 typedef enum
 {
@@ -97,7 +97,7 @@ typedef enum
  * @ORTRAIN_PLAN_ERROR_INVALID: the verifier rejected the plan, or a file of buffers is malformed
  * @ORTRAIN_PLAN_ERROR_BUDGET: the memory budget cannot be met
  *
- * What can go wrong when memory is planned. More codes may be added.
+ * Errors of memory planning. More codes may be added.
  */
 typedef enum
 {
@@ -112,7 +112,7 @@ typedef enum
  * @ORTRAIN_DEVICE_ERROR_NO_MEMORY: the device has too little memory
  * @ORTRAIN_DEVICE_ERROR_FAILED: a call of its library, or a kernel, failed
  *
- * What can go wrong with devices. More codes may be added.
+ * Errors of devices. More codes may be added.
  */
 typedef enum
 {
@@ -133,7 +133,7 @@ typedef enum
  * @ORTRAIN_SESSION_ERROR_NOT_FINITE: a loss, a gradient or a parameter is not finite, and the options make that an
  *   error
  *
- * What can go wrong in sessions. More codes may be added.
+ * Errors of sessions. More codes may be added.
  */
 typedef enum
 {
@@ -153,7 +153,7 @@ typedef enum
  * @ORTRAIN_DATA_ERROR_MISMATCH: arrays, names or items do not match
  * @ORTRAIN_DATA_ERROR_EMPTY: there are no items, or not as many as are needed
  *
- * What can go wrong with datasets. More codes may be added.
+ * Errors of datasets. More codes may be added.
  */
 typedef enum
 {
@@ -169,7 +169,7 @@ typedef enum
  * @ORTRAIN_CHECKPOINT_ERROR_MISMATCH: the checkpoint belongs to another model or optimizer
  * @ORTRAIN_CHECKPOINT_ERROR_VERSION: the checkpoint was written by a newer version
  *
- * What can go wrong with checkpoints. More codes may be added.
+ * Errors of checkpoints. More codes may be added.
  */
 typedef enum
 {

@@ -29,7 +29,7 @@ GParamSpec *ortrain_field_object (const char *name, gsize offset, GType type);
 void ortrain_field_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec);
 void ortrain_field_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec);
 
-/* For a new object: the defaults of what can be written. properties[0] is not used. */
+/* For a new object: the defaults of writable properties. properties[0] is not used. */
 void ortrain_field_init_all (gpointer object, GParamSpec *const *properties, guint n_properties);
 
 /* For setters. A value out of range is a programmer's error, and changes nothing. */

@@ -14,7 +14,7 @@
 
 #define BUFFER_BYTES ((gsize) 1 << 16)
 
-/* What a commit that can be undone has done. */
+/* The progress of a commit, which can be undone. */
 typedef enum
 {
   COMMIT_NONE,

@@ -16,6 +16,6 @@ typedef struct
 
 void ortrain_fork_mutex_init (OrtrainForkMutex *self);
 void ortrain_fork_mutex_clear (OrtrainForkMutex *self);
-/* TRUE: the first time in this process; what the mutex guards may be half done. */
+/* TRUE: the first time in this process; the data that the mutex guards may be half changed. */
 gboolean ortrain_fork_mutex_lock (OrtrainForkMutex *self);
 void ortrain_fork_mutex_unlock (OrtrainForkMutex *self);

@@ -64,7 +64,7 @@ check_escape (const char *text, gsize size, gsize *i, GError **error)
   return TRUE;
 }
 
-/* What json-glib would crash or leak on, or read otherwise than JSON says. */
+/* Refuses text on which json-glib would crash or leak, or which it would read otherwise than JSON defines. */
 static gboolean
 check (const char *text, gsize size, guint max_depth, GError **error)
 {

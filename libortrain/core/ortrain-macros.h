@@ -5,7 +5,7 @@
 
 #include "core/ortrain-version.h"
 
-/* Everything is built with hidden visibility; what carries one of the macros below is the public API. */
+/* Everything is built with hidden visibility; functions with one of the macros below are the public API. */
 #define _ORTRAIN_EXTERN __attribute__ ((visibility ("default"))) extern
 
 /**
@@ -15,8 +15,8 @@
  */
 #define ORTRAIN_VERSION_1_0 (G_ENCODE_VERSION (1, 0))
 
-/* A program that defines these before it includes <ortrain.h> is warned of what came later than MAX_ALLOWED, and not of
- * what became deprecated after MIN_REQUIRED. */
+/* A program that defines these before it includes <ortrain.h> is warned of functions that are newer than MAX_ALLOWED,
+ * and not of those that were deprecated after MIN_REQUIRED. */
 #ifndef ORTRAIN_VERSION_MIN_REQUIRED
 #define ORTRAIN_VERSION_MIN_REQUIRED (G_ENCODE_VERSION (ORTRAIN_MAJOR_VERSION, ORTRAIN_MINOR_VERSION))
 #endif

@@ -41,7 +41,7 @@ void ortrain_mapped_file_unref (OrtrainMappedFile *self);
 
 /* FALSE with TENSOR_ERROR_CHANGED once the file was changed or could not be read, from then on always. */
 gboolean ortrain_mapped_file_check (OrtrainMappedFile *self, GError **error);
-/* The same, and its first and last bytes are compared: for what happens once, such as an export. */
+/* The same, and its first and last bytes are compared: for rare operations, such as an export. */
 gboolean ortrain_mapped_file_check_contents (OrtrainMappedFile *self, GError **error);
 
 /* For memory that may or may not be a mapping. */

@@ -31,7 +31,7 @@ ortrain_text_name_class (gpointer object)
   return ortrain_text_name_type (G_OBJECT_TYPE_NAME (object));
 }
 
-/* What follows a noun after the number n: "%u layer%s". */
+/* The ending of a noun after the number n: "%u layer%s". */
 static inline const char *
 ortrain_text_plural (guint64 n)
 {

@@ -22,7 +22,7 @@ is_harmless (gunichar c)
     }
 }
 
-/* One character, or one byte that is part of none; returns what follows. */
+/* One character, or one byte that is part of none; returns a pointer to the next one. */
 static const char *
 append (GString *out, const char *text, const char *end)
 {

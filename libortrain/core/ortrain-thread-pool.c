@@ -174,8 +174,8 @@ worker_main (gpointer user_data)
   g_autofree WorkerArgs *args = user_data;
   OrtrainThreadPool *pool = args->pool;
 
-  /* Signals belong to the threads of the application, but for those that a thread sends itself by what it does: a page
-   * of a mapped file that was cut off must reach the handler of ortrain-mapped-file.c. */
+  /* Signals belong to the threads of the application, but for those that a thread causes itself: a page of a mapped
+   * file that was cut off must reach the handler of ortrain-mapped-file.c. */
   static const int own[] = { SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP };
   sigset_t all;
   sigfillset (&all);
@@ -232,7 +232,7 @@ start_workers (OrtrainThreadPool *pool, guint n_threads)
         }
       pool->workers[pool->n_workers++] = thread;
     }
-  /* What threads take when they start, they take now, and not in the middle of somebody's hundredth step. */
+  /* Resources of starting threads are taken now, and not in the middle of a later step. */
   guint32 n_started;
   while ((n_started = atomic_load (&pool->n_started)) < pool->n_workers)
     futex_wait (&pool->n_started, n_started);

@@ -3,7 +3,7 @@
 
 #include <glib.h>
 
-/* ORTRAIN_TRACE=FILE writes what a process does, as spans of time, in Chrome's trace format, which Perfetto
+/* ORTRAIN_TRACE=FILE writes the work of a process, as spans of time, in Chrome's trace format, which Perfetto
  * (ui.perfetto.dev) and sysprof read: loading, passes, plans, steps, kernels, waits, checkpoints. The variable is read
  * once, at the first span. Any thread; spans of one thread nest. Where the file cannot be written, there is a warning
  * and no trace.

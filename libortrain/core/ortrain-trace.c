@@ -10,7 +10,7 @@
 
 /* Each span is one write, so that a process that is killed leaves complete ones; Chrome's format needs no end of the list. A
  * child of the process does not go on with its file. */
-static GMutex lock; /* of what follows */
+static GMutex lock; /* guards the following */
 static int file = -1;
 static pid_t owner;
 static gboolean is_empty; /* no span was written yet */
@@ -107,8 +107,9 @@ ortrain_trace_end (gint64 begin, const char *category, const char *name, const c
   const gint64 end = get_time ();
   g_autoptr (GString) line = g_string_new (",\n{\"ph\":\"X\",\"name\":\"");
   append_text (line, name);
-  g_string_append_printf (line, "\",\"cat\":\"%s\",\"ts\":%" G_GINT64_FORMAT ".%03d,\"dur\":%" G_GINT64_FORMAT ".%03d", category,
-                          begin / 1000, (gint) (begin % 1000), (end - begin) / 1000, (gint) ((end - begin) % 1000));
+  g_string_append_printf (line, "\",\"cat\":\"%s\",\"ts\":%" G_GINT64_FORMAT ".%03d,\"dur\":%" G_GINT64_FORMAT ".%03d",
+                          category, begin / 1000, (gint) (begin % 1000), (end - begin) / 1000,
+                          (gint) ((end - begin) % 1000));
   g_string_append_printf (line, ",\"pid\":%d,\"tid\":%d", (gint) getpid (), (gint) gettid ());
   if (detail != NULL)
     {
