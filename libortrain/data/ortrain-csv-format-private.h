@@ -9,7 +9,7 @@ typedef struct
   char *name;
   OrtrainDType dtype; /* FLOAT32, FLOAT64 or INT64: the type that cells are parsed to */
   gboolean is_target;
-  char **columns; /* names or numbers; NULL: the one of the tensor's name, or what nobody else takes */
+  char **columns; /* names or numbers; NULL: the one of the tensor's name, or the columns that no other tensor takes */
   gint64 *dims;   /* [rank]: of an item; NULL: one number, or as many as there are columns */
   guint rank;
 } OrtrainCsvTensor;

@@ -158,7 +158,7 @@ parse_number (const char *text, double *value)
   return end != text && *end == '\0';
 }
 
-/* ---- which column is what ---- */
+/* ---- columns of tensors ---- */
 
 /* A row as texts. */
 static gboolean

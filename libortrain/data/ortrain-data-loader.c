@@ -172,7 +172,7 @@ ortrain_data_loader_class_init (OrtrainDataLoaderClass *klass)
   /**
    * OrtrainDataLoader:seed: (getter get_seed) (setter set_seed)
    *
-   * What the orders of shuffled epochs depend on: the same seed gives the same orders. Default: 0.
+   * The seed of the orders of shuffled epochs: the same seed gives the same orders. Default: 0.
    */
   properties[PROP_SEED] = ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainDataLoader, seed), 0, G_MAXUINT64, 0);
 
@@ -393,7 +393,7 @@ ortrain_data_loader_next (OrtrainDataLoader *self, GError **error)
       self->prefetcher != NULL ? ortrain_prefetcher_take (self->prefetcher, &place, self->indices, &local_error) : NULL;
   if (batch == NULL)
     {
-      forget_ahead (self); /* what comes after an error, or is of another place */
+      forget_ahead (self); /* batches after an error, or of another place */
       if (local_error == NULL)
         batch = read_batch (self, &place, &local_error);
     }
@@ -526,7 +526,7 @@ ortrain_data_loader_set_shuffle (OrtrainDataLoader *self, gboolean shuffle)
  * ortrain_data_loader_get_seed: (get-property seed)
  * @self: a loader
  *
- * Gets what the orders of shuffled epochs depend on: the same seed gives the same orders.
+ * Gets the seed of the orders of shuffled epochs: the same seed gives the same orders.
  *
  * Returns: the seed
  */
@@ -542,8 +542,8 @@ ortrain_data_loader_get_seed (OrtrainDataLoader *self)
  * @self: a loader
  * @seed: any number
  *
- * Sets what the orders of shuffled epochs depend on: the same seed gives the same orders. Change it at the beginning of
- * an epoch only.
+ * Sets the seed of the orders of shuffled epochs: the same seed gives the same orders. Change it at the beginning of an
+ * epoch only.
  */
 void
 ortrain_data_loader_set_seed (OrtrainDataLoader *self, guint64 seed)
@@ -679,8 +679,7 @@ ortrain_data_loader_set_prefetch (OrtrainDataLoader *self, guint prefetch)
  * ortrain_data_loader_get_state:
  * @self: a loader
  *
- * Gets the position of the loader, and what the order of the following batches depends on: a few numbers, for a
- * checkpoint.
+ * Gets the position of the loader, and the numbers that determine the order of the following batches, for a checkpoint.
  *
  * Returns: (transfer full): a dictionary of type `a{sv}`
  */
@@ -736,7 +735,7 @@ look_up_boolean (GVariant *state, const char *key, gboolean *value, GError **err
 /**
  * ortrain_data_loader_set_state:
  * @self: a loader
- * @state: what [method@DataLoader.get_state] returned
+ * @state: the result of [method@DataLoader.get_state]
  * @error: return location for an error
  *
  * Restores the position of a loader: the next batches are those that it would have returned.

@@ -12,7 +12,7 @@
  * OrtrainDataset:
  *
  * Items to train on or to evaluate with: named tensors, by number. [class@TensorDataset] and [class@TokenDataset] serve
- * what fits into memory or a mapped file.
+ * data that fit into memory or a mapped file.
  *
  * For other data, derive from this class: implement [vfunc@Dataset.get_length] and [vfunc@Dataset.get_item] or, for
  * speed, [vfunc@Dataset.get_batch].

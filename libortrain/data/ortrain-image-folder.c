@@ -302,14 +302,14 @@ ortrain_image_folder_class_init (OrtrainImageFolderClass *klass)
   /**
    * OrtrainImageFolder:width: (getter get_width) (setter set_width)
    *
-   * What the width of each picture is brought to; 0: it stays as it is in the file. Default: 0, from 0 to 1048576.
+   * The width to which each picture is resized; 0: that of the file. Default: 0, from 0 to 1048576.
    */
   properties[PROP_WIDTH] = ortrain_field_uint ("width", G_STRUCT_OFFSET (OrtrainImageFolder, width), 0, 1048576, 0);
 
   /**
    * OrtrainImageFolder:height: (getter get_height) (setter set_height)
    *
-   * What the height of each picture is brought to; 0: it stays as it is in the file. Default: 0, from 0 to 1048576.
+   * The height to which each picture is resized; 0: that of the file. Default: 0, from 0 to 1048576.
    */
   properties[PROP_HEIGHT] = ortrain_field_uint ("height", G_STRUCT_OFFSET (OrtrainImageFolder, height), 0, 1048576, 0);
 
@@ -348,8 +348,8 @@ ortrain_image_folder_init (OrtrainImageFolder *self)
  *   [property@ImageFolder:classes] of the training data has them; %NULL: the names of the folders, sorted
  * @error: return location for an error
  *
- * Creates a dataset of the pictures in a folder. What a class means has to be the same for all datasets of a model: give
- * the classes of the training data to that for validation, which may lack some of them.
+ * Creates a dataset of the pictures in a folder. The meaning of a class has to be the same for all datasets of a model:
+ * give the classes of the training data to that for validation, which may lack some of them.
  *
  * Errors are %ORTRAIN_DATA_ERROR_EMPTY for a folder without folders, or one of a class without pictures,
  * %ORTRAIN_DATA_ERROR_MISMATCH for a folder that is not one of @classes, and where the two names are equal, and those of
@@ -418,7 +418,7 @@ ortrain_image_folder_get_item_path (OrtrainImageFolder *self, guint64 index)
  * ortrain_image_folder_get_width: (get-property width)
  * @self: a dataset
  *
- * Gets what the width of each picture is brought to.
+ * Gets the width to which each picture is resized.
  *
  * Returns: the width; 0 for that of the file
  */
@@ -434,7 +434,7 @@ ortrain_image_folder_get_width (OrtrainImageFolder *self)
  * @self: a dataset
  * @width: the width; 0 for that of the file
  *
- * Sets what the width of each picture is brought to.
+ * Sets the width to which each picture is resized.
  */
 void
 ortrain_image_folder_set_width (OrtrainImageFolder *self, guint width)
@@ -447,7 +447,7 @@ ortrain_image_folder_set_width (OrtrainImageFolder *self, guint width)
  * ortrain_image_folder_get_height: (get-property height)
  * @self: a dataset
  *
- * Gets what the height of each picture is brought to.
+ * Gets the height to which each picture is resized.
  *
  * Returns: the height; 0 for that of the file
  */
@@ -463,7 +463,7 @@ ortrain_image_folder_get_height (OrtrainImageFolder *self)
  * @self: a dataset
  * @height: the height; 0 for that of the file
  *
- * Sets what the height of each picture is brought to.
+ * Sets the height to which each picture is resized.
  */
 void
 ortrain_image_folder_set_height (OrtrainImageFolder *self, guint height)

@@ -8,7 +8,7 @@
  * the batches that were submitted. Nothing is allocated once the queue has been full. */
 typedef struct _OrtrainPrefetcher OrtrainPrefetcher;
 
-/* Where a batch stands: batches of other places are not what the loader waits for. */
+/* The place of a batch in the epochs: the loader does not wait for batches of other places. */
 typedef struct
 {
   guint64 epoch;

@@ -251,7 +251,7 @@ ortrain_transformed_dataset_get_transforms (OrtrainTransformedDataset *self)
  * ortrain_transformed_dataset_get_seed: (get-property seed)
  * @self: a dataset
  *
- * Gets what random transforms depend on.
+ * Gets the seed of random transforms.
  *
  * Returns: the seed
  */
@@ -267,7 +267,7 @@ ortrain_transformed_dataset_get_seed (OrtrainTransformedDataset *self)
  * @self: a dataset
  * @seed: any number
  *
- * Sets what random transforms depend on.
+ * Sets the seed of random transforms.
  */
 void
 ortrain_transformed_dataset_set_seed (OrtrainTransformedDataset *self, guint64 seed)
