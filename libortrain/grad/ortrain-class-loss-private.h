@@ -4,7 +4,7 @@
 #include "grad/ortrain-loss-private.h"
 #include "ops/ortrain-op-private.h"
 
-/* What the losses over classes have in common. */
+/* The common parts of losses over classes. */
 typedef struct
 {
   OrtrainValue *scores;        /* in float32 at least: the output, or the scores before a softmax at its end */

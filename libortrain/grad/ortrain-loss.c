@@ -10,9 +10,9 @@
 /**
  * OrtrainLoss:
  *
- * What training minimizes: a function of one output of the model, and mostly of a target. A loss adds its nodes to the
- * training graph, and its target as a new input of that graph, which the batches must have. Several losses of one
- * session are summed, each times its [property@Loss:weight].
+ * The value that training minimizes: a function of one output of the model, and mostly of a target. A loss adds its
+ * nodes to the training graph, and its target as a new input of that graph, which the batches must have. Several losses
+ * of one session are summed, each times its [property@Loss:weight].
  *
  * ```python
  * options = Ortrain.TrainingOptions()
