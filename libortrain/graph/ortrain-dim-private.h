@@ -51,8 +51,8 @@ OrtrainDim ortrain_dim_ceil_div (OrtrainDimSpace *space, OrtrainDim a, OrtrainDi
 OrtrainDim ortrain_dim_mod (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b);
 OrtrainDim ortrain_dim_min (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b);
 OrtrainDim ortrain_dim_max (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b);
-/* What two operands of an element-wise operator give; equal, or one of them 1, or maximum when not known. FALSE when
- * they can never fit. */
+/* The result of two operands of an element-wise operator: equal, or one of them 1, or maximum when not known. FALSE
+ * when they can never fit. */
 gboolean ortrain_dim_broadcast (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b, OrtrainDim *result);
 
 /* lookup returns FALSE for a symbol without a value. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* What depends on what: the order of the nodes, and which of them no output needs. */
+/* Dependencies: the order of the nodes, and which of them no output needs. */
 
 /* Values of the outer graph that the bodies of a node read: names that a body uses and does not define. Whether it has
  * bodies. */

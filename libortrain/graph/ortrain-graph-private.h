@@ -39,7 +39,7 @@ typedef enum
   ORTRAIN_ROLE_LOSS,     /* the scalar that is trained */
 } OrtrainRole;
 
-/* What an initializer was in the exported program, by the file. */
+/* The role of an initializer in the exported program, according to the file. */
 typedef enum
 {
   ORTRAIN_PROVENANCE_UNKNOWN,   /* no known exporter gives such names */
@@ -73,7 +73,7 @@ typedef struct
   OrtrainUse single;
 } OrtrainUses;
 
-/* What a file declares of a computed value: a hint, which inference overrules. */
+/* The declaration of a computed value in a file: a hint, which inference overrules. */
 typedef struct
 {
   OrtrainDType dtype;
@@ -99,7 +99,7 @@ struct _OrtrainValue
                                       the computed shape once shapes are numbers */
   gint rank;                       /* -1: unknown */
   guint output_index;
-  guint32 scoped_name; /* position in graph->labels: what an initializer was called in the exported program */
+  guint32 scoped_name; /* position in graph->labels: the name of an initializer in the exported program */
   OrtrainDim *dims;    /* [rank] */
 
   OrtrainNode *producer; /* no reference */
@@ -162,7 +162,8 @@ struct _OrtrainGraph
   OrtrainGraph *parent; /* of a subgraph: the graph whose values it may capture; no reference */
   GPtrArray *labels;    /* of char *: a file's labels of nodes and values, in addition to their names; the first is
                            NULL. Shared by clones and subgraphs; or NULL */
-  GPtrArray *notes;     /* of char *, for people: declarations that inference contradicts, what a loss found; or NULL */
+  GPtrArray *notes;     /* of char *, for people: declarations that inference contradicts, findings of a loss; or
+                           NULL */
   const char *gradients_kept; /* why gradients of parameters wait for the update phase; static, NULL: they do not */
   guint recompute_group_size; /* segments of the forward pass; the pass recompute-cheap keeps the values that are live
                              * between them; 0: it chooses, and writes it here */
@@ -181,7 +182,8 @@ OrtrainValue *ortrain_graph_new_value (OrtrainGraph *self, const char *name);
 OrtrainValue *ortrain_graph_take_value (OrtrainGraph *self, char *name);
 OrtrainNode *ortrain_graph_new_node (OrtrainGraph *self, const char *domain, const char *op_type, const char *name,
                                      OrtrainValue *const *inputs, guint n_inputs, guint n_outputs);
-/* All of another node but its operands, and what it recomputes; at the end of the list, while that is not edited. */
+/* A copy of another node without its operands and without the node that it recomputes; at the end of the list, while
+ * that is not edited. */
 OrtrainNode *ortrain_graph_copy_node (OrtrainGraph *self, const OrtrainNode *source);
 /* Before another node of the graph, in the scope of that. */
 OrtrainNode *ortrain_graph_insert_node (OrtrainGraph *self, OrtrainNode *before, const char *domain,

@@ -105,7 +105,7 @@ ortrain_node_class_init (OrtrainNodeClass *klass)
   /**
    * OrtrainNode:name: (getter get_name)
    *
-   * What the file calls the node; often empty, and not always unique. Read-only.
+   * The name of the node in the file; often empty, and not always unique. Read-only.
    */
   props[PROP_NAME] = g_param_spec_string ("name", NULL, NULL, NULL, flags);
   /**

@@ -84,7 +84,7 @@ ortrain_value_class_init (OrtrainValueClass *klass)
   /**
    * OrtrainValue:name: (getter get_name)
    *
-   * What identifies the value: no other in the graph has it. Read-only.
+   * Identifies the value: no other in the graph has this name. Read-only.
    */
   props[PROP_NAME] = g_param_spec_string ("name", NULL, NULL, NULL,
                                           G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
@@ -264,7 +264,7 @@ ortrain_value_set_shape (OrtrainValue *self, OrtrainDType dtype, const OrtrainDi
   self->dtype = dtype;
 }
 
-/* In a graph that has not been inferred, the shape is what the file declares. */
+/* In a graph that has not been inferred, the shape is the one that the file declares. */
 void
 ortrain_value_declare (OrtrainValue *self, OrtrainDType dtype, const OrtrainDim *dims, gint rank)
 {
