@@ -268,7 +268,7 @@ ortrain_attributes_remove (OrtrainAttributes *self, const char *name)
     g_array_remove_index (get_own_items (self), index);
 }
 
-/* Takes over what the value points to. An attribute that exists keeps its place. */
+/* Takes ownership of the memory that the value points to. An attribute that exists keeps its place. */
 static void
 put (OrtrainAttributes *self, OrtrainAttribute attribute, const char *name)
 {

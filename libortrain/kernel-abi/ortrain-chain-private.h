@@ -4,9 +4,9 @@
 #include "kernel-abi/ortrain-attributes-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
-/* What a fused operator computes: a flat list of operators in order. Its row writes it, kernels read it. Values are
- * numbered: first the inputs, then constants of one element, then one result per operator. Strings and attributes belong
- * to the graph that the chain was made of. */
+/* The program of a fused operator: a flat list of operators in order. Its row writes it, kernels read it. Values are
+ * numbered: first the inputs, then constants of one element, then one result per operator. Strings and attributes
+ * belong to the graph that the chain was made of. */
 typedef struct
 {
   const char *op_type, *domain, *name;

@@ -31,7 +31,7 @@ typedef struct _OrtrainStream OrtrainStream;
 
 #define ORTRAIN_KERNEL_MAX_OUTPUTS 64
 
-/* What prepare reads and what it answers. */
+/* The input and the results of prepare. */
 typedef struct
 {
   /* in */
@@ -91,7 +91,7 @@ typedef struct
   /* The same as a factor of the output's contents, 0 or 1, for libraries that read it in device memory. */
   float gradient_beta;
   double gradient_beta_f64;
-  guint32 guards; /* what a StepGuard does not let pass is a fault: then updates do nothing */
+  guint32 guards; /* a value that a StepGuard refuses is a fault: then updates do nothing */
 } OrtrainStepBlock;
 
 static inline void
@@ -102,7 +102,7 @@ ortrain_step_block_set_accumulate (OrtrainStepBlock *self, gboolean accumulate)
   self->gradient_beta_f64 = accumulate ? 1.0 : 0.0;
 }
 
-/* What all calls of one run of a program share. */
+/* Data that all calls of one run of a program share. */
 typedef struct
 {
   OrtrainStream *stream;
@@ -146,8 +146,8 @@ struct _OrtrainKernel
   OrtrainDTypeSet mixed_dtypes;
   /* NULL: whatever the sets above allow; else whether it takes these types together. */
   gboolean (*takes) (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs);
-  /* NULL, or runs several calls together, which do not read what another of them writes: from the first on as many as it
-   * can, at least 1; how many it has run. All of their operands and workspaces are there at the same time. */
+  /* NULL, or runs several independent calls together: from the first on as many as it can, at least 1; returns how many
+   * it has run. All of their operands and workspaces are allocated at the same time. */
   guint (*run_joined) (const OrtrainKernelCall *calls, guint n_calls);
 };
 

@@ -27,7 +27,8 @@ enum
 {
   ORTRAIN_UPDATE_GRADIENT_SCALE, /* every gradient is multiplied by it: the mean over micro-batches */
   ORTRAIN_UPDATE_STEP,           /* of this update, counted from 1 */
-  /* What all gradients together are scaled down to. 0: nothing, and no norm is computed unless there is a loss scale. */
+  /* The largest norm of all gradients together, to which larger ones are scaled down. 0: no limit, and no norm is
+   * computed unless there is a loss scale. */
   ORTRAIN_UPDATE_MAX_NORM,
   /* Sgd: momentum, nesterov. Adam: form, beta1, beta2, epsilon, correct bias. Lamb: beta1, beta2,
    * epsilon, correct bias, least ratio, greatest ratio. Adagrad: epsilon, learning rate decay. */
