@@ -99,7 +99,7 @@ ortrain_graph_builder_class_init (OrtrainGraphBuilderClass *klass)
   /**
    * OrtrainGraphBuilder:seed: (getter get_seed) (setter set_seed)
    *
-   * What the random numbers of parameters that are added from now on depend on. Default: 0.
+   * The seed of the random numbers of parameters that are added from now on. Default: 0.
    */
   properties[PROP_SEED] = g_param_spec_uint64 ("seed", NULL, NULL, 0, G_MAXUINT64, 0,
                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
@@ -137,7 +137,7 @@ ortrain_graph_builder_new (const char *name)
  * ortrain_graph_builder_get_seed: (get-property seed)
  * @self: a builder
  *
- * Gets what the random numbers of parameters that are added from now on depend on.
+ * Gets the seed of the random numbers of parameters that are added from now on.
  *
  * Returns: the seed
  */
@@ -153,7 +153,7 @@ ortrain_graph_builder_get_seed (OrtrainGraphBuilder *self)
  * @self: a builder
  * @seed: the seed
  *
- * Sets what the random numbers of parameters that are added from now on depend on.
+ * Sets the seed of the random numbers of parameters that are added from now on.
  */
 void
 ortrain_graph_builder_set_seed (OrtrainGraphBuilder *self, guint64 seed)
@@ -193,7 +193,7 @@ ortrain_graph_builder_fail (OrtrainGraphBuilder *self, OrtrainGraphError code, c
   self->error = g_error_new_literal (ORTRAIN_GRAPH_ERROR, code, text);
 }
 
-/* ---- What goes in ---- */
+/* ---- Inputs and parameters ---- */
 
 static gboolean
 name_is_free (OrtrainGraphBuilder *self, const char *name)
@@ -638,7 +638,7 @@ ortrain_graph_builder_ints (OrtrainGraphBuilder *self, const gint64 *values, gsi
  * ortrain_graph_builder_reshape:
  * @self: a builder
  * @x: (nullable): the input
- * @dims: (array length=n_dims): the new dimensions; 0 keeps the one of the input, -1 is what remains
+ * @dims: (array length=n_dims): the new dimensions; 0 keeps the one of the input, -1 is the rest
  * @n_dims: their number
  *
  * Adds a change of shape.
@@ -676,7 +676,7 @@ ortrain_graph_builder_transpose (OrtrainGraphBuilder *self, OrtrainValue *x, con
   return ortrain_graph_builder_add_node (self, "Transpose", NULL, &x, 1, g_variant_builder_end (&builder));
 }
 
-/* ---- What comes out ---- */
+/* ---- Outputs ---- */
 
 /**
  * ortrain_graph_builder_add_output:

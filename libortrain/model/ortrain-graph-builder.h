@@ -32,7 +32,7 @@ void ortrain_graph_builder_set_seed (OrtrainGraphBuilder *self, guint64 seed);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainGraph *ortrain_graph_builder_get_graph (OrtrainGraphBuilder *self);
 
-/* What goes in. */
+/* Inputs and parameters. */
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainValue *ortrain_graph_builder_add_input (OrtrainGraphBuilder *self, const char *name, OrtrainDType dtype,
                                                const char *shape);
@@ -103,7 +103,7 @@ ORTRAIN_AVAILABLE_IN_ALL
 OrtrainValue *ortrain_graph_builder_transpose (OrtrainGraphBuilder *self, OrtrainValue *x, const gint64 *permutation,
                                                gsize n_dims);
 
-/* What comes out. */
+/* Outputs. */
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_graph_builder_add_output (OrtrainGraphBuilder *self, OrtrainValue *value, const char *name);
 ORTRAIN_AVAILABLE_IN_ALL

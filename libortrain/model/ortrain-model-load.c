@@ -279,7 +279,7 @@ load_in_thread (GTask *task, gpointer source, gpointer data, GCancellable *cance
  * ortrain_model_new_from_file_async:
  * @path: (type filename): the path of an ONNX file
  * @cancellable: (nullable): a cancellable
- * @callback: (scope async): what to call when the model is there
+ * @callback: (scope async): called when the model is there
  * @user_data: data for @callback
  *
  * Like [ctor@Model.new_from_file], on a thread of its own. @callback runs on the thread-default main context of the
@@ -300,7 +300,7 @@ ortrain_model_new_from_file_async (const char *path, GCancellable *cancellable, 
 
 /**
  * ortrain_model_new_from_file_finish: (constructor)
- * @result: what the callback got
+ * @result: the result that the callback got
  * @error: return location for an error
  *
  * Finishes [func@Model.new_from_file_async]. It fails as [ctor@Model.new_from_file] does, or with

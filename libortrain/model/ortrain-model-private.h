@@ -14,12 +14,12 @@ struct _OrtrainModel
   char *directory; /* of external data; or NULL */
   OrtrainModelLimits *limits;
   OrtrainWireScan scan;
-  OrtrainProtoArena *arena;       /* what `proto` lies in */
+  OrtrainProtoArena *arena;       /* the memory of `proto` */
   Ortrain__Ox__ModelProto *proto; /* without the elements of tensors, and the nodes and initializers of its graph */
   OrtrainProtoTensors tensors;
   OrtrainGraphReader reader; /* the graph as read from the file */
 
-  GMutex lock;         /* guards what follows */
+  GMutex lock;         /* guards the following */
   OrtrainGraph *graph; /* upgraded and inferred; NULL until asked for */
 };
 
@@ -29,8 +29,8 @@ struct _OrtrainModel
 gboolean ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors, GError **error);
 /* The same in memory, external data left where it is. */
 GBytes *ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **error);
-/* The graph as ortrain_model_get_graph() builds it, but from the types and sizes of the inputs alone: what the file
- * declares of computed values is not read, and names of sizes are no promise that two sizes are the same. transfer
+/* The graph as ortrain_model_get_graph() builds it, but from the types and sizes of the inputs alone: the file's
+ * declarations of computed values are not read, and names of sizes are no promise that two sizes are the same. transfer
  * full */
 OrtrainGraph *ortrain_model_make_undeclared_graph (OrtrainModel *self, GError **error);
 /* FALSE if the model's file, or one with its weights, was changed since it was mapped: for after something was computed

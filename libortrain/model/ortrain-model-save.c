@@ -63,7 +63,7 @@ ortrain_model_save_async (OrtrainModel *self, const char *path, GCancellable *ca
 /**
  * ortrain_model_save_finish:
  * @self: a model
- * @result: what the callback got
+ * @result: the result that the callback got
  * @error: return location for an error
  *
  * Finishes [method@Model.save_async]. It fails as [method@Model.save] does, or with %G_IO_ERROR_CANCELLED.

@@ -168,13 +168,13 @@ ortrain_model_class_init (OrtrainModelClass *klass)
   /**
    * OrtrainModel:doc-string: (getter get_doc_string)
    *
-   * What the author says about it. Read-only.
+   * The author's description of the model. Read-only.
    */
   properties[PROP_DOC_STRING] = g_param_spec_string ("doc-string", NULL, NULL, NULL, flags);
   /**
    * OrtrainModel:name: (getter get_name)
    *
-   * What the file calls its graph. Read-only.
+   * The name of the graph in the file. Read-only.
    */
   properties[PROP_NAME] = g_param_spec_string ("name", NULL, NULL, NULL, flags);
   /**
@@ -338,7 +338,7 @@ ortrain_model_get_model_version (OrtrainModel *self)
  * ortrain_model_get_doc_string: (get-property doc-string)
  * @self: a model
  *
- * Gets what the author says about it.
+ * Gets the author's description of the model.
  *
  * Returns: (nullable): the text
  */
@@ -353,7 +353,7 @@ ortrain_model_get_doc_string (OrtrainModel *self)
  * ortrain_model_get_name: (get-property name)
  * @self: a model
  *
- * Gets what the file calls its graph.
+ * Gets the name of the graph in the file.
  *
  * Returns: (nullable): the name
  */
@@ -460,7 +460,7 @@ ortrain_model_get_metadata_keys (OrtrainModel *self)
  * @self: a model
  * @key: a key
  *
- * Looks up what the author stored in the file under a key.
+ * Looks up the text that the author stored in the file under a key.
  *
  * Returns: (nullable): the text; %NULL if the model has no such entry
  */
@@ -525,8 +525,8 @@ has_name (OrtrainValue *value, gpointer names)
   return g_strv_contains (names, value->name);
 }
 
-/* Makes these values the outputs, and removes what they do not need. A name that the file does not have is left to whom
- * it was meant for. */
+/* Makes these values the outputs, and removes what they do not need. A name that the file does not have is ignored
+ * here. */
 static void
 keep_only (OrtrainGraph *graph, const char *const *names)
 {

@@ -10,7 +10,7 @@
  * @sizes: (array length=n_sizes): the number of features that go in, those of each hidden layer, and those that come
  * out
  * @n_sizes: their number, at least 2
- * @seed: what the parameters depend on
+ * @seed: the seed of the parameters
  *
  * Creates a multi-layer perceptron: input `x` [batch, features], linear layers `fc1`… with ReLU between them, output
  * `logits`.
@@ -44,7 +44,7 @@ ortrain_graph_builder_new_mlp (const char *name, const gint64 *sizes, gsize n_si
  * @height: its height
  * @width: its width
  * @n_classes: how many classes there are
- * @seed: what the parameters depend on
+ * @seed: the seed of the parameters
  *
  * Creates a small convolutional network: input `image` [batch, channels, height, width], two convolutions (16 and 32
  * channels) with batch normalisation, ReLU and pooling, a linear layer, output `logits`.
@@ -120,7 +120,7 @@ transformer (OrtrainGraphBuilder *self, OrtrainValue *ids, gint64 n_tokens, gint
  * @width: the width of the layers
  * @n_layers: their number
  * @n_heads: the number of heads of each attention
- * @seed: what the parameters depend on
+ * @seed: the seed of the parameters
  *
  * Creates a language model of the GPT kind: input `input_ids` [batch, seq], output `logits` [batch, seq, n_tokens].
  *
@@ -149,7 +149,7 @@ ortrain_graph_builder_new_gpt (const char *name, gint64 n_tokens, gint64 n_posit
  * @n_layers: their number
  * @n_heads: the number of heads of each attention
  * @n_classes: how many classes there are
- * @seed: what the parameters depend on
+ * @seed: the seed of the parameters
  *
  * Creates a classifier of texts of the BERT kind: input `input_ids` [batch, seq], output `logits` [batch, n_classes],
  * from the first position.
