@@ -38,7 +38,7 @@ kind_of (const Ortrain__Ox__AttributeProto *attribute)
   return ORTRAIN_ATTRIBUTE_INTS;
 }
 
-/* What the graphs of an attribute are, in the words of reports. */
+/* The description of an attribute's graphs in reports. */
 static char *
 make_enclosure (const Ortrain__Ox__NodeProto *node, const char *attribute)
 {

@@ -28,7 +28,7 @@ is_known (const char *name, gpointer data)
 
 typedef struct
 {
-  const char *usual;     /* what modules of PyTorch call such an operand; or NULL */
+  const char *usual;     /* PyTorch's usual name of such an operand; or NULL */
   gboolean is_certain;   /* whatever else the file says */
   gboolean is_parameter; /* may be one */
 } Operand;

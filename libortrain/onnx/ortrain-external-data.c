@@ -18,7 +18,7 @@ struct _OrtrainExternalData
 {
   OrtrainModelLimits *limits;
   char *directory;
-  GMutex lock; /* guards what follows: an export may open what reading the model had no need of */
+  GMutex lock; /* guards the following: an export may open files that were not needed for reading the model */
   int directory_fd;
   GHashTable *files; /* location → GBytes */
 };

@@ -10,7 +10,7 @@ typedef enum
   ORTRAIN_ORIGIN_INITIALIZER,
   ORTRAIN_ORIGIN_SPARSE,    /* a sparse initializer, as a dense tensor */
   ORTRAIN_ORIGIN_CONSTANT,  /* the attribute of a Constant node */
-  ORTRAIN_ORIGIN_IDENTITY,  /* an Identity node of `of`: an exporter merged what had equal values */
+  ORTRAIN_ORIGIN_IDENTITY,  /* an Identity node of `of`: an exporter merged tensors with equal values */
   ORTRAIN_ORIGIN_SEPARATED, /* an Identity node of `of`, an initializer that export wrote for this value alone */
   ORTRAIN_ORIGIN_MERGED, /* stored as `of`, which nodes read instead, as an exporter merged equal values; or left out, as zeros */
 } OrtrainOriginKind;

@@ -5,7 +5,7 @@
 #include "onnx/ortrain-proto-parts-private.h"
 #include "ops/ortrain-op-private.h"
 
-/* What the files that read a graph share: their position in the model file, and how they report errors. */
+/* The state that the files that read a graph share: their position in the model file, and how they report errors. */
 
 typedef struct
 {
@@ -76,7 +76,7 @@ struct _OrtrainReaderState
 };
 
 gboolean ortrain_reader_invalid (GError **error, const char *format, ...) G_GNUC_PRINTF (2, 3);
-/* Remembers what keeps the graph from being used; the model still loads, so that people can look at it. */
+/* Remembers the reason why the graph cannot be used; the model still loads, so that people can look at it. */
 void ortrain_reader_unsupported (OrtrainReaderState *state, const char *format, ...) G_GNUC_PRINTF (2, 3);
 /* TRUE if the error only says that something is not supported: it is kept for later, and reading goes on. */
 gboolean ortrain_reader_postpone (OrtrainReaderState *state, GError **local_error);
@@ -106,14 +106,14 @@ gboolean ortrain_name_table_resolve (OrtrainNameTable *self, const char *name, O
 /* Adds a name that the value has in the file. */
 void ortrain_name_table_insert (OrtrainReaderState *state, OrtrainNameTable *self, const char *name,
                                 OrtrainValue *value);
-/* The same, unless another value has the name already. owner: what defines it, for the message */
+/* The same, unless another value has the name already. owner: the definition, for the message */
 gboolean ortrain_name_table_define (OrtrainReaderState *state, OrtrainNameTable *self, const char *name,
                                     OrtrainValue *value, const char *owner, GError **error);
 /* A name of the file as the graph has it. */
 char *ortrain_name_table_make_name (const OrtrainNameTable *self, const char *name);
 
 /* onnx/ortrain-type-reader.c */
-/* What a ValueInfo declares. needed: a type that is not supported keeps the graph from being used. */
+/* Reads the declaration in a ValueInfo. needed: a type that is not supported keeps the graph from being used. */
 gboolean ortrain_reader_read_type (OrtrainReaderState *state, OrtrainGraph *graph,
                                    const Ortrain__Ox__ValueInfoProto *info, gboolean needed, OrtrainDType *dtype,
                                    OrtrainDim *dims, gint *rank, GError **error);

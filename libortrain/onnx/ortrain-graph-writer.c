@@ -199,7 +199,7 @@ write_node (Writer *self, const OrtrainNode *node)
     proto->attribute[i] = write_attribute (self, ortrain_attributes_get_nth (node->attributes, (guint) i));
   if (node->body != NULL)
     {
-      /* what a fused operator stands for, for people who look at the file */
+      /* the body of a fused operator, for people who look at the file */
       Ortrain__Ox__AttributeProto *body = NEW (self, Ortrain__Ox__AttributeProto, ortrain__ox__attribute_proto);
       body->name = copy_string (self, "body");
       body->has_type = TRUE;
@@ -257,7 +257,8 @@ compare_strings (gconstpointer a, gconstpointer b)
   return strcmp (*(const char *const *) a, *(const char *const *) b);
 }
 
-/* The oldest version of the format that may name an operator set, so that old readers open what they can run. */
+/* The oldest version of the format that may name an operator set, so that old readers open the files that they can
+ * run. */
 static gint64
 ir_version_for (gint64 opset)
 {

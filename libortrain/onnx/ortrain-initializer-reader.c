@@ -4,8 +4,8 @@
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
 
-/* The initializers of a file, and what becomes one in the graph: the contents of Constant nodes, and Identity nodes where
- * an exporter merged initializers. */
+/* The initializers of a file, and other nodes that become initializers in the graph: the contents of Constant nodes,
+ * and Identity nodes where an exporter merged initializers. */
 
 /* ---- Where the file has their contents ---- */
 
@@ -204,8 +204,8 @@ count_uses (GHashTable *uses, const Ortrain__Ox__NodeProto *node)
     }
 }
 
-/* How often the model's graph and those in it read its initializers, and what Constant nodes and Identity nodes give,
- * which may become initializers. */
+/* Counts how often the model's graph and its subgraphs read its initializers, and the results of Constant and Identity
+ * nodes, which may become initializers. */
 gboolean
 ortrain_reader_find_uses (OrtrainReaderState *state, GError **error)
 {

@@ -6,8 +6,9 @@
 /**
  * OrtrainModelLimits:
  *
- * What a model file may ask for. A model that exceeds a limit is refused with %ORTRAIN_MODEL_ERROR_LIMIT, before memory
- * is taken for what exceeds it. The defaults fit every model in wide use; raise a limit for a file that you trust.
+ * Limits on the resources that a model file may ask for. A model that exceeds a limit is refused with
+ * %ORTRAIN_MODEL_ERROR_LIMIT, before memory is taken for the excess. The defaults fit every model in wide use; raise a
+ * limit for a file that you trust.
  *
  * ```python
  * limits = Ortrain.ModelLimits.new()

@@ -3,7 +3,7 @@
 
 #include "core/ortrain-text-private.h"
 
-/* What names mean in a graph of the file, in one inside of it, and in a function that is being inlined. */
+/* The meaning of names in a graph of the file, in one inside of it, and in a function that is being inlined. */
 
 gboolean
 ortrain_name_table_find (const OrtrainNameTable *self, const char *name, OrtrainValue **value)

@@ -5,8 +5,9 @@
 #include "onnx/ortrain-proto-arena-private.h"
 #include "onnx/ortrain-wire-private.h"
 
-/* The nodes and initializers of a model's graph, unpacked one at a time: what protobuf-c makes of a small message takes
- * several times its bytes, and a graph has tens of thousands. Each reader of a model has an object of its own. */
+/* The nodes and initializers of a model's graph, unpacked one at a time: a small message takes several times its bytes
+ * when protobuf-c has unpacked it, and a graph has tens of thousands. Each reader of a model has an object of its
+ * own. */
 typedef struct _OrtrainProtoParts OrtrainProtoParts;
 
 OrtrainProtoParts *ortrain_proto_parts_new (const OrtrainWireScan *scan, gsize file_bytes);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What initializers were in the program that the file was exported from.
+/* The roles of initializers in the program that the file was exported from.
  *
  * PyTorch's newer exporter lists the parameters, buffers and constants of the program in the metadata of the graph. A
  * tensor that is not in the list was computed by the exporter: from a parameter, if the module that reads it has one that is
  * missing in the file, or if it is a parameter transposed.
  *
- * In other files, names show it: modules have paths (`layer1.0.conv.weight`), exporters number what they make (`val_12`,
- * `onnx::MatMul_34`). Files without a path of a module say nothing. */
+ * In other files, names show it: modules have paths (`layer1.0.conv.weight`), exporters number the tensors that they
+ * create (`val_12`, `onnx::MatMul_34`). Files without a path of a module say nothing. */
 #include "onnx/ortrain-graph-reader-state-private.h"
 
 #include "graph/ortrain-scoped-name-private.h"
@@ -53,9 +53,9 @@ find_last (const char *text, gsize n, const char *word)
   return at != NULL ? at - text : -1;
 }
 
-/* "p_fc_weight: PARAMETER target='fc.weight'", a line each; or, of older versions, what Python prints of its objects:
- * "InputSpec(kind=<InputKind.PARAMETER: 2>, arg=…, target='fc.weight', persistent=None)". Name → OrtrainProvenance;
- * NULL if no parameter is listed */
+/* "p_fc_weight: PARAMETER target='fc.weight'", a line each; or, in files of older versions, the text that Python prints
+ * for its objects: "InputSpec(kind=<InputKind.PARAMETER: 2>, arg=…, target='fc.weight', persistent=None)". Name →
+ * OrtrainProvenance; NULL if no parameter is listed */
 static GHashTable *
 parse_signature (const char *text)
 {
@@ -180,7 +180,7 @@ is_parameter_transposed (GHashTable *declared, OrtrainGraph *graph, const Ortrai
   return FALSE;
 }
 
-/* What an initializer that the list does not name may be, by the modules that read it. */
+/* The possible role of an initializer that is not in the list, from the modules that read it. */
 static OrtrainProvenance
 find_form (const Gaps *gaps, GHashTable *declared, const OrtrainValue *value)
 {

@@ -10,8 +10,8 @@
  * A program that has one parameter under two names calls it by one of them everywhere. Older versions may not have done
  * so: a table of rows that are looked up stays one, unless it has a single value.
  *
- * Nodes that the exporter made itself have no call: the module of what reads their outputs tells which parameter of that
- * name they mean.
+ * Nodes that the exporter made itself have no call: the module of the readers of their outputs tells which parameter of
+ * that name they mean.
  *
  * It also leaves out the bias of a product or a convolution if all its elements are 0, as those of fresh layers often are:
  * the call still has it, and it is put back. */
@@ -29,8 +29,9 @@
 
 /* ---- the program's tensors ---- */
 
-/* "p_fc_weight: PARAMETER target='fc.weight'", a line each; or, of older versions, what Python prints of its objects:
- * "InputSpec(kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name='p_fc_weight'), target='fc.weight')". */
+/* "p_fc_weight: PARAMETER target='fc.weight'", a line each; or, in files of older versions, the text that Python prints
+ * for its objects: "InputSpec(kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name='p_fc_weight'),
+ * target='fc.weight')". */
 void
 ortrain_reader_read_placeholders (OrtrainReaderState *state)
 {

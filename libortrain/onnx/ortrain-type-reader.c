@@ -13,7 +13,7 @@ is_name (const char *dim_param)
   return *dim_param != '\0' && *dim_param != '?' && !g_str_equal (dim_param, "-1");
 }
 
-/* What a ValueInfo declares. Sizes of 0 and less stand for any size. */
+/* Reads the declaration in a ValueInfo. Sizes of 0 and less mean any size. */
 gboolean
 ortrain_reader_read_type (OrtrainReaderState *state, OrtrainGraph *graph, const Ortrain__Ox__ValueInfoProto *info,
                           gboolean needed, OrtrainDType *dtype, OrtrainDim *dims, gint *rank, GError **error)

@@ -66,8 +66,8 @@ void ortrain_wire_append_head (GByteArray *out, guint32 field, guint64 n_bytes);
 void ortrain_wire_append_bytes (GByteArray *out, guint32 field, gconstpointer data, gsize n_bytes);
 void ortrain_wire_append_string (GByteArray *out, guint32 field, const char *string);
 
-/* What the scan found. In the compact copy, raw_data of each TensorProto holds, in four bytes, least significant first,
- * the index of the tensor's own bytes in `tensors`. */
+/* The results of the scan. In the compact copy, raw_data of each TensorProto holds, in four bytes, least significant
+ * first, the index of the tensor's own bytes in `tensors`. */
 typedef struct
 {
   gsize begin, end; /* the body of a TensorProto */
@@ -85,8 +85,8 @@ typedef struct
   GArray *nodes, *initializers; /* of OrtrainWirePart, in `parts` */
   GArray *tensors;              /* of OrtrainWireRange, in the file */
   guint64 n_nodes;
-  guint64 message_bytes; /* what messages may take that are unpacked at one time */
-  guint64 memory_limit;  /* what reading may take altogether */
+  guint64 message_bytes; /* the limit for messages that are unpacked at one time */
+  guint64 memory_limit;  /* the limit for reading altogether */
   const char *most;      /* the kind of message of which there are most */
   guint64 n_most;
 } OrtrainWireScan;

@@ -169,9 +169,9 @@ static const FieldRule rules[N_MSGS][N_FIELDS] = {
   [MSG_SEGMENT] = { [1] = { KIND_INT }, [2] = { KIND_INT } },
 };
 
-/* Fields that are no lists. A reader of protocol buffers takes the last of several, or joins them; another one, the
- * first: what one of them checked, the other would not use. Nobody writes them twice. (A tensor
- * from a file of its own is given a name here, perhaps a second one.) */
+/* Fields that are no lists. Parsers disagree on duplicates: one takes the last of several, or joins them, another one
+ * the first. A check by one could be bypassed in the other; reject duplicates, which no writer makes. (A tensor from a
+ * file of its own is given a name here, perhaps a second one.) */
 #define BIT(n) ((guint32) 1 << (n))
 static const guint32 once[N_MSGS] = {
   [MSG_MODEL] = BIT (1) | BIT (7),
@@ -195,8 +195,8 @@ static const guint32 once[N_MSGS] = {
 #define MAX_STACK 257
 #define GRAPH_LEVEL 1 /* in the stack: the graph of the model itself */
 
-/* Reading takes at most this much: so many times the file, and something in any case, and what the nodes, tensors and
- * values of a valid model take. Those count that have what every valid one has, and a name that is theirs alone: a graph
+/* Reading takes at most this much: so many times the file, and a minimum, and the memory of the nodes, tensors and
+ * values of a valid model. Only those count that have the fields that every valid one has, and a unique name: a graph
  * of many nodes with short names takes more than a multiple of its file. */
 #define MEMORY_PER_BYTE 4
 #define LEAST_MEMORY ((guint64) 64 << 20)
@@ -210,7 +210,7 @@ static const guint32 once[N_MSGS] = {
 #define ITEM_BYTES 16  /* of a list in an attribute */
 #define NAMES_BYTES 96 /* names of a message, and the lists of them */
 
-/* What makes a message one of a valid model: these fields are there, and not empty. */
+/* The fields that a message of a valid model has: present, and not empty. */
 static const guint32 needed[N_MSGS] = {
   [MSG_NODE] = BIT (2) | BIT (4), [MSG_ATTRIBUTE] = BIT (1), [MSG_TENSOR] = BIT (2),   [MSG_VALUE_INFO] = BIT (1),
   [MSG_OPERATOR_SET] = BIT (2),   [MSG_ENTRY] = BIT (1),     [MSG_FUNCTION] = BIT (1), [MSG_ANNOTATION] = BIT (1),
@@ -252,7 +252,7 @@ typedef struct
   guint32 number;       /* of the field that it is */
   guint32 seen;         /* bits of the fields that may come once */
   guint32 filled;       /* bits of the fields that are not empty */
-  gsize name, name_end; /* what it defines: its own name, or the first output of a node */
+  gsize name, name_end; /* of its definition: its own name, or the first output of a node */
   guint64 allowance;    /* of the scanner, when it began */
   guint n_allowed;      /* parts that got an allowance */
 } Frame;
@@ -426,7 +426,8 @@ is_new_name (Scanner *self, const Frame *frame, const Frame *parent)
   return is_new;
 }
 
-/* What a message and its parts may take beyond the multiple of the file: nothing unless it could be in a valid model. */
+/* The memory that a message and its parts may take beyond the multiple of the file: nothing unless it could be in a
+ * valid model. */
 static void
 allow (Scanner *self, const Frame *frame, Frame *parent)
 {
