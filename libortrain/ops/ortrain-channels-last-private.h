@@ -3,9 +3,9 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* What rows need to write a node whose images, [batch, channels, height, width], have become [batch, height, width, channels];
- * see OrtrainOpDef.put_channels_last. Most of them do it by views: a statistic of channels is that of rows [n · h · w, c], and a
- * window over an image is one over [n, 1, h, w, c] that is 1 along the last axis. */
+/* Functions with which rows write a node whose images, [batch, channels, height, width], have become [batch, height,
+ * width, channels]; see OrtrainOpDef.put_channels_last. Most of them do it by views: a statistic of channels is that of
+ * rows [n · h · w, c], and a window over an image is one over [n, 1, h, w, c] that is 1 along the last axis. */
 
 #define ORTRAIN_IMAGE_RANK 4
 

@@ -13,7 +13,7 @@ ortrain_control_get_branch (OrtrainNode *node, gboolean taken)
   return ORTRAIN_IS_GRAPH (object) ? ORTRAIN_GRAPH (object) : NULL;
 }
 
-/* ---- What a branch reads of the graphs around it ---- */
+/* ---- Values of outer graphs that a branch reads ---- */
 
 /* Also one that only a branch inside of this one reads. */
 static gboolean
@@ -22,7 +22,7 @@ is_captured (const OrtrainValue *value)
   return value->kind == ORTRAIN_VALUE_COMPUTED && value->producer == NULL;
 }
 
-/* Input `i` of a branch is what it reads by this name, or nothing. */
+/* Input `i` of a branch is the outer value that it reads by this name, or nothing. */
 static void
 add_branch_input (OrtrainGraph *branch, const char *name, const OrtrainValue *outer)
 {

@@ -3,8 +3,8 @@
 
 #include "graph/ortrain-graph-private.h"
 
-/* What a file declares of computed values (value infos, outputs) is a hint: inference overrules it, and it fills in what
- * inference does not find. A declared type that contradicts is an error. */
+/* The declaration of a computed value in a file (value info, output) is a hint: inference overrules it, and it fills in
+ * types and shapes that inference does not find. A declared type that contradicts is an error. */
 
 /* The outputs of a node that has been inferred. */
 gboolean ortrain_declarations_apply (OrtrainNode *node, GError **error);

@@ -3,9 +3,9 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* What a gradient rule sees: one node, the gradients of its outputs, and a writer of nodes. Rules are written for the
- * general case; shapes that turn out equal when a plan is created cost nothing (SumTo of an equal shape is a view). A
- * forward value that a rule asks for is kept for the backward pass, so it asks for as little as it can. */
+/* The input of a gradient rule: one node, the gradients of its outputs, and a writer of nodes. Rules are written for
+ * the general case; shapes that turn out equal when a plan is created cost nothing (SumTo of an equal shape is a view).
+ * A forward value that a rule asks for is kept for the backward pass, so it asks for as little as it can. */
 struct _OrtrainGradContext
 {
   OrtrainGraph *graph;

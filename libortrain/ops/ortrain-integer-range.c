@@ -2,7 +2,7 @@
 #include "ops/ortrain-op-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
-/* What a model does with an integer input says what it expects there. */
+/* The use of an integer input in a model tells which integers are expected. */
 
 #define MAX_DEPTH 64
 

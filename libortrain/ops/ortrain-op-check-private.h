@@ -13,7 +13,7 @@ gboolean ortrain_op_check_present (OrtrainNode *node, gint n_inputs, GError **er
 gboolean ortrain_op_check_attributes (OrtrainNode *node, GError **error);
 /* All of the above, and the types and shapes of operands as far as they are known. */
 gboolean ortrain_op_check_node (OrtrainNode *node, GError **error);
-/* What `infer` found: no negative dimension, no more bytes than addresses. */
+/* Checks the results of `infer`: no negative dimension, no more bytes than addresses. */
 gboolean ortrain_op_check_outputs (OrtrainNode *node, GError **error);
 /* An empty name leaves an operand out: whether the first n_inputs are there. A result that nobody wants is computed
  * nevertheless. */

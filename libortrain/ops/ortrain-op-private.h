@@ -35,7 +35,7 @@ typedef enum
   ORTRAIN_OP_DATA_SHAPED = 1 << 8,  /* the shape of its outputs depends on elements of its inputs */
   ORTRAIN_OP_VIEW_IF_SAME = 1 << 9, /* output 0 is input 0 where they have one type and shape (Expand, Cast, SumTo) */
   ORTRAIN_OP_SUM = 1 << 10,         /* output 0 is the sum of all inputs */
-  ORTRAIN_OP_CONTRACTS = 1 << 11,   /* sums products up: its kernels may add onto what the output holds */
+  ORTRAIN_OP_CONTRACTS = 1 << 11,   /* sums products: its kernels may add to the contents of the output */
   ORTRAIN_OP_HOST = 1 << 12,        /* its result is known when a plan is created: it needs no kernel of a device */
   ORTRAIN_OP_UPDATES = 1 << 13,     /* reads gradients in place, after everything has been added to them; may run as
                                        soon as nothing else reads the values that its outputs replace */
@@ -43,8 +43,8 @@ typedef enum
   ORTRAIN_OP_SUMMARIZES = 1 << 15,  /* computes a few numbers from input 0, which are small compared with it */
 } OrtrainOpFlags;
 
-/* What rewrites and the patterns of fusions know an operator as. Only operators that one of them looks for have a
- * kind. */
+/* The kind by which rewrites and patterns of fusions recognize an operator. Only operators that one of them looks for
+ * have a kind. */
 typedef enum
 {
   ORTRAIN_OP_KIND_OTHER,
@@ -95,7 +95,7 @@ typedef enum
   ORTRAIN_OP_KIND_GRADIENT_NORM,           /* of all gradients: inputs are scalars, loss scale, gradients */
 } OrtrainOpKind;
 
-/* What output 0 is of input 0 where models end: losses then start from the scores. */
+/* The function of input 0 that output 0 is, for operators that end models: losses then start from the scores. */
 typedef enum
 {
   ORTRAIN_SCORES_NONE,
@@ -150,7 +150,7 @@ struct _OrtrainOpDef
   OrtrainUpgradeFunc upgrade;   /* NULL: the form never changed */
   /* The type of each input: one letter per input, the last one for all inputs after it. A digit: the type of that
    * input. b: bool, f: floating, s: float32, i: int32 or int64, l: int64, n: numeric, q: int8 or uint8, *: any; a dot:
-   * what `dtypes` says, for input 0. NULL: there is no second input. */
+   * the types in `dtypes`, for input 0. NULL: there is no second input. */
   const char *types;
   OrtrainScores scores;
   /* Requirements on operands, in addition to their types. Bit i: input i … */
@@ -176,7 +176,7 @@ struct _OrtrainOpDef
   OrtrainChannels channels;
   const char *input_roles[ORTRAIN_MAX_INPUT_ROLES]; /* "weight", "limit", as reports name the operand; or NULL */
 
-  /* What passes know. */
+  /* For passes. */
   OrtrainOpKind kind;
   /* For a product: the operator that computes it, with its first operand transposed, and the sums of the rows of one
    * operand at once. NULL: none. */
@@ -230,8 +230,8 @@ struct _OrtrainOpDef
   gboolean (*find_images) (const OrtrainNode *node, guint32 *inputs, guint32 *outputs);
   /* Rewrites a node whose images have become [batch, height, width, channels]. */
   gboolean (*put_channels_last) (OrtrainNode *node, GError **error);
-  /* The operator that computes this with channels last, on devices that have a kernel for it. NULL: any device that computes
-   * this one computes what put_channels_last () writes. */
+  /* The operator that computes this with channels last, on devices that have a kernel for it. NULL: any device that
+   * computes this one also computes the nodes that put_channels_last () writes. */
   const char *with_channels_last;
 
   /* Layers that compute something else while training. */
@@ -300,8 +300,8 @@ const OrtrainOpDef *ortrain_ops_get_nth (guint index);
 
 /* Looks up every node's row, checks arity and types; all unknown operators are listed in one error. Subgraphs too. */
 gboolean ortrain_ops_bind (OrtrainGraph *graph, GError **error);
-/* What comes from outside has no operators of our own domain: passes and gradient rules write those, for kernels that
- * trust them. Subgraphs too. */
+/* A graph from outside must not have operators of our own domain: passes and gradient rules write those, for kernels
+ * that trust them. Subgraphs too. */
 gboolean ortrain_ops_check_foreign (OrtrainGraph *graph, GError **error);
 /* Looks up the rows alone. */
 gboolean ortrain_ops_bind_names (OrtrainGraph *graph, GError **error);
@@ -309,7 +309,7 @@ gboolean ortrain_ops_bind_names (OrtrainGraph *graph, GError **error);
 typedef gboolean (*OrtrainSubgraphFunc) (OrtrainGraph *graph, gpointer data, GError **error);
 gboolean ortrain_ops_each_subgraph (OrtrainNode *node, OrtrainSubgraphFunc func, gpointer data, GError **error);
 /* Types and shapes of all values, in graph order (sorts first). Declared shapes that inference contradicts are written
- * into graph->notes and ignored; what a file declares and inference does not find is taken. */
+ * into graph->notes and ignored; declared ones that inference does not find are used. */
 gboolean ortrain_ops_infer (OrtrainGraph *graph, GError **error);
 /* One node, whose inputs are known. Binds the row when needed. For passes that add nodes. */
 gboolean ortrain_ops_infer_node (OrtrainNode *node, GError **error);
@@ -317,7 +317,7 @@ gboolean ortrain_ops_infer_node (OrtrainNode *node, GError **error);
 /* For rows: output 0 is the input if there is only one. */
 gint ortrain_op_pass_only_input (const OrtrainNode *node);
 
-/* ---- What an inference function sees (ctx is one node) ---- */
+/* ---- For inference functions (ctx is one node) ---- */
 struct _OrtrainInferContext
 {
   OrtrainNode *node;
@@ -372,7 +372,7 @@ gboolean ortrain_infer_elementwise (OrtrainInferContext *ctx,
                                     GError **error);                       /* all inputs broadcast, type of input 0 */
 gboolean ortrain_infer_compare (OrtrainInferContext *ctx, GError **error); /* all inputs broadcast, bool */
 
-/* ---- What an upgrade function uses ---- */
+/* ---- For upgrade functions ---- */
 /* Moves attribute `name` (ints, int or float) to input `index` as a constant; nothing happens if it is absent. */
 void ortrain_upgrade_attribute_to_input (OrtrainGraph *graph, OrtrainNode *node, const char *name, guint index);
 /* A number in the type of `like`, which may not be known yet: then it is converted by a node before `before`. */

@@ -282,7 +282,7 @@ ortrain_zero_sums_packed_attention_grad (OrtrainZeroSums *sums, OrtrainNode *nod
 {
 }
 
-/* The gradient of the keys' bias, where dy [m, 3·n] is a view of what the above returns. */
+/* The gradient of the keys' bias, where dy [m, 3·n] is a view of the result of the above. */
 void
 ortrain_zero_sums_packed_linear_grad (OrtrainZeroSums *sums, OrtrainNode *node)
 {
@@ -311,7 +311,7 @@ ortrain_zero_sums_relative_attention_grad (OrtrainZeroSums *sums, OrtrainNode *n
 {
   const gint64 packed = ortrain_attributes_get_int (node->attributes, "packed", 0);
   const OrtrainValue *dk = ortrain_node_output (node, 1), *dpositions = ortrain_node_output (node, 3);
-  /* what a mask replaces does not change, which shows unless its probability is zero */
+  /* a score that a mask replaces does not change, which has an effect unless its probability is zero */
   if (ortrain_node_input (node, 9) != NULL && ortrain_attributes_get_int (node->attributes, "fill", 0) != 0 &&
       ortrain_attributes_get_float (node->attributes, "masked_value", 0) > -1e30)
     return;
@@ -373,7 +373,7 @@ ortrain_zero_sums_group_norm_grad (OrtrainZeroSums *sums, OrtrainNode *node)
     normalization (sums, node, groups <= 1 ? axes_from (groups == 0 ? 2 : 1, rank) : 0, all_but_channels (rank));
 }
 
-/* ---- what hands it on ---- */
+/* ---- operators that hand the property on ---- */
 
 void
 ortrain_zero_sums_conv_grad_input (OrtrainZeroSums *sums, OrtrainNode *node)

@@ -59,7 +59,8 @@ ortrain_body_drop (OrtrainBody *self, OrtrainValue *x, guint ratio)
   return ortrain_node_output (node, 0);
 }
 
-/* What losses share. Each value has the rank of the scores: positions have one class, numbers for classes one position. */
+/* The common operands of losses. Each value has the rank of the scores: positions have one class, numbers for classes
+ * one position. */
 typedef struct
 {
   gint axis, rank;

@@ -2,8 +2,8 @@
 #include "ops/decompositions/ortrain-body-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
-/* Bodies of sums to a shape, and of the gradients of operators that move elements. What such an operator makes of the
- * numbers 0, 1, 2, … says where each element came from, and so where its gradient is to be added. */
+/* Bodies of sums to a shape, and of the gradients of operators that move elements. Applied to the numbers 0, 1, 2, …,
+ * such an operator tells where each element came from, and so where its gradient is to be added. */
 
 #define OP1(op, a) ortrain_body_op (self, op, a, NULL, NULL)
 #define OP2(op, a, b) ortrain_body_op (self, op, a, b, NULL)

@@ -4,9 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-/* The body of the gradient of RNN, GRU and LSTM: its steps one by one, from the last to the first. What the activations
- * of the gates give is computed for all steps at once, so that a step is a few products. All values of a direction are
- * [length, batch, hidden], and those of a step [batch, hidden]. */
+/* The body of the gradient of RNN, GRU and LSTM: its steps one by one, from the last to the first. The derivatives of
+ * the gates' activations are computed for all steps at once, so that a step is a few products. All values of a
+ * direction are [length, batch, hidden], and those of a step [batch, hidden]. */
 
 #define OP1(op, a) ortrain_body_op (self, op, a, NULL, NULL)
 #define OP2(op, a, b) ortrain_body_op (self, op, a, b, NULL)
@@ -243,7 +243,7 @@ join (OrtrainBody *self, gint axis, OrtrainValue *const *parts, guint n)
   return node != NULL ? ortrain_node_output (node, 0) : NULL;
 }
 
-/* One direction: its operands, and what a step multiplies gradients with, for all steps. */
+/* One direction: its operands, and the factors of gradients, for all steps. */
 typedef struct
 {
   const Recurrent *recurrent;
@@ -254,7 +254,7 @@ typedef struct
   OrtrainValue *dy, *active; /* or NULL; active: [length, batch, 1], bool */
   OrtrainValue *h_before, *c_before, *c;
   OrtrainValue *of_first, *of_out, *of_forget, *of_candidate, *of_cell, *of_reset, *keep, *reset;
-  OrtrainValue **gates, **resets; /* what comes out of each step: [batch, gates · hidden], [batch, hidden] */
+  OrtrainValue **gates, **resets; /* the results of each step: [batch, gates · hidden], [batch, hidden] */
 } Direction;
 
 /* The state before each step: that of the step which ran before it, at first `initial` (NULL: zeros). In reverse, a row
@@ -394,7 +394,7 @@ run_steps (OrtrainBody *self, Direction *run, OrtrainValue **dh, OrtrainValue **
     }
 }
 
-/* What each step gave, [length · batch, width] */
+/* Joins the results of all steps, [length · batch, width] */
 static OrtrainValue *
 stack (OrtrainBody *self, const Recurrent *recurrent, OrtrainValue *const *steps, gint64 width)
 {
@@ -537,7 +537,7 @@ ortrain_body_recurrent_grad (OrtrainBody *self)
       OrtrainValue *both[] = { results[0][k], results[1][k] };
       if (!ortrain_body_wants (self, k))
         continue;
-      /* all outputs but dX have the directions in front: what stands one after the other is only reshaped */
+      /* all outputs but dX have the directions in front: results one after the other are only reshaped */
       ortrain_body_set (self, k,
                         recurrent.directions == 1 ? both[0]
                         : k == 0                  ? ADD (both[0], both[1])

@@ -2,7 +2,7 @@
 #include "ops/decompositions/ortrain-body-private.h"
 
 /* The body of the gradient of GridSample: along each axis, where a place of the grid reads and with which weights, as
- * values of all places, [batch, places]; then each combination of what the axes read. */
+ * values of all places, [batch, places]; then each combination of the positions of the axes. */
 
 #define OP1(op, a) ortrain_body_op (self, op, a, NULL, NULL)
 #define OP2(op, a, b) ortrain_body_op (self, op, a, b, NULL)
@@ -145,7 +145,7 @@ find_taps (OrtrainBody *self, const Sampling *sampling, OrtrainValue *coordinate
     }
 }
 
-/* What all axes read together. */
+/* A combination of the positions of all axes. */
 typedef struct
 {
   const Taps *taps; /* by axis */

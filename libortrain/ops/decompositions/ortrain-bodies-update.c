@@ -66,7 +66,7 @@ ortrain_body_gradient_norm (OrtrainBody *self)
   return TRUE;
 }
 
-/* ---- what all updates share ---- */
+/* ---- shared by all updates ---- */
 
 typedef struct
 {

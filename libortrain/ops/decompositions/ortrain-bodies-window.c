@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Bodies of what moves a window over spatial dimensions: the gradients of convolutions, pooling, resizing. */
+/* Bodies of operators that move a window over spatial dimensions: the gradients of convolutions, pooling, resizing. */
 
 #define OP1(op, a) ortrain_body_op (self, op, a, NULL, NULL)
 #define OP2(op, a, b) ortrain_body_op (self, op, a, b, NULL)
@@ -261,7 +261,7 @@ count_positions (const Window *w)
   return n;
 }
 
-/* [batch, channels, position in the window, …]: what each window reads; `outside` in the padding. */
+/* [batch, channels, position in the window, …]: the elements that each window reads; `outside` in the padding. */
 static OrtrainValue *
 read_positions (OrtrainBody *self, const Window *w, OrtrainValue *x, double outside)
 {
@@ -383,7 +383,7 @@ ortrain_body_max_pool_grad (OrtrainBody *self)
   for (gint i = 0; i < dy->rank; i++)
     n *= in[i];
   const Window w = read_window (self, in, out, dy->rank, NULL);
-  const gint64 all = n + 1; /* the last one takes what lies in the padding */
+  const gint64 all = n + 1; /* the last one takes the elements in the padding */
   OrtrainValue *read = read_positions (self, &w, ortrain_body_count (self, in, dy->rank), (double) n);
   positions = ortrain_body_cast (self, positions, ORTRAIN_DTYPE_INT64);
   positions = OP2 ("Min", positions, ortrain_graph_const_int (self->graph, count_positions (&w) - 1));

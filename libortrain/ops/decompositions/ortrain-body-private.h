@@ -3,9 +3,9 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* Bodies: what a node of an operator of our own, or of Einsum, computes, written in simpler operators of ONNX. A provider
- * without a kernel for the operator runs its body; a test compares the two. A row's `expand` writes the nodes of the body in
- * front of the node and says which value is which output; all shapes are numbers.
+/* Bodies: the computation of a node of an operator of our own, or of Einsum, written in simpler operators of ONNX. A
+ * provider without a kernel for the operator runs its body; a test compares the two. A row's `expand` writes the nodes
+ * of the body in front of the node and says which value is which output; all shapes are numbers.
  *
  * 16-bit operands come in float32, and results go back to their types: kernels of 16-bit types compute in float32 too.
  * After an error all functions here return NULL, and take NULL, so that a body need look at nothing in between. */

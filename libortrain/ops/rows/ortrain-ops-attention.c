@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-/* Attention (q, k, v[, mask, bias, ratio, training]) → (y, lse): softmax (scale · q·kᵀ + mask + bias) · v, created by a pass from what
- * exporters write.
+/* Attention (q, k, v[, mask, bias, ratio, training]) → (y, lse): softmax (scale · q·kᵀ + mask + bias) · v, created by a
+ * pass from the nodes that exporters write.
  *
  * Attributes: scale; packed, whose bits 0 to 3 say that q, k, v, y are [batch, length, heads, width] instead of [batch,
  * heads, length, width]; masked_value, the number added where a bool mask is false; guard: 1, rows that come out as NaN
@@ -200,7 +200,7 @@ infer_packed_attention_grad (OrtrainInferContext *ctx, GError **error)
 /* ---- ONNX's own Attention (Q, K, V[, attn_mask, past_key, past_value, nonpad_kv_seqlen]) → (Y[, present_key,
  * present_value, qk_matmul_output]) ----
  *
- * Written out as ours, with what it needs around it, or in single operators where it shows its scores or caps them.
+ * Rewritten as ours, with nodes around it as needed, or in single operators where it shows its scores or caps them.
  * Operands of rank 3, [batch, length, heads · width], say how many heads there are in attributes; with them the packed
  * form of ours is used, which needs no transposes. */
 typedef struct

@@ -123,7 +123,7 @@ upgrade_if (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error
   return added != NULL;
 }
 
-/* What both branches say of an output is so whichever is taken. */
+/* Facts about an output that both branches agree on hold for either. */
 static gboolean
 infer_if (OrtrainInferContext *ctx, GError **error)
 {

@@ -25,7 +25,7 @@ flat_chain_free (gpointer data)
   g_free (flat);
 }
 
-/* NULL if something in the body is not what a chain consists of: single results, constants of one element. */
+/* NULL if the body has something other than a chain: single results, constants of one element. */
 static FlatChain *
 flatten (OrtrainGraph *graph)
 {

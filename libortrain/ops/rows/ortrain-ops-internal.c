@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
 
-/* Operators of our own that are no arithmetic; Accumulate is what the planner adds when a value has to be added somewhere
- * its own kernel cannot write to. */
+/* Operators of our own that are no arithmetic; the planner adds Accumulate when a value has to be added somewhere its
+ * own kernel cannot write to. */
 
 #define ONE_TO_ONE                                                                                                     \
   .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,          \
@@ -37,7 +37,7 @@ static const OrtrainOpDef rows[] = {
     .kind = ORTRAIN_OP_KIND_COPY,
     .infer = infer_copy,
     .no_body = "between two memories, of which a graph knows nothing" },
-  /* what only the backward pass reads again, from the memory of a step to that of offloaded values */
+  /* moves a value that only the backward pass reads again from the memory of a step to that of offloaded values */
   { .name = "Offload",
     ONE_TO_ONE,
     .kind = ORTRAIN_OP_KIND_OFFLOAD,

@@ -86,7 +86,7 @@ infer_cross_entropy (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
-/* What flows back through lse, should the graph read it: softmax · dlse. */
+/* The gradient through lse, if the graph reads it: softmax · dlse. */
 static OrtrainValue *
 gradient_of_lse (OrtrainGradContext *ctx, OrtrainValue *dlse)
 {

@@ -11,7 +11,7 @@
 /* Operators that lengthen, shorten, repeat and rearrange: Pad, Tile, CenterCropPad, DepthToSpace, SpaceToDepth, Trilu,
  * ReverseSequence, and their gradients. */
 
-/* (dy, shape of x, …): the shape is what the gradient operator gives back. */
+/* (dy, shape of x, …): the result of the gradient operator has this shape. */
 static gboolean
 infer_from_shape (OrtrainInferContext *ctx, GError **error)
 {
@@ -99,7 +99,7 @@ grad_pad (OrtrainGradContext *ctx, GError **error)
   ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
   if (!ortrain_grad_wants (ctx, 2))
     return TRUE;
-  /* the sum over what lies outside of x: zeros padded with ones say where */
+  /* the sum over the elements outside of x: zeros padded with ones mark them */
   OrtrainValue *dy = ortrain_grad_of_output (ctx, 0), *value = ortrain_grad_input (ctx, 2);
   OrtrainValue *zeros = ortrain_grad_op2 (ctx, "Expand", ortrain_grad_const (ctx, dy, 0.0), inputs[1]);
   OrtrainValue *padded[4] = { zeros, inputs[2], ortrain_grad_const (ctx, dy, 1.0), inputs[3] };

@@ -3,7 +3,7 @@
 
 #include "ops/ortrain-grad-context-private.h"
 
-/* What the rules of the element-wise families share. */
+/* Shared by the rules of the element-wise families. */
 
 static inline OrtrainValue *
 ortrain_pointwise_op (OrtrainGradContext *ctx, const char *domain, const char *op_type, OrtrainValue *a,

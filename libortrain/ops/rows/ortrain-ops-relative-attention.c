@@ -4,8 +4,9 @@
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-zero-sums-private.h"
 
-/* RelativeAttention (q, k, v, position_keys, position_queries, key_index, query_index[, mask, ratio, training]) → (y, lse): attention whose
- * scores have two terms more, as DeBERTa defines them, created by a pass from what exporters write:
+/* RelativeAttention (q, k, v, position_keys, position_queries, key_index, query_index[, mask, ratio, training]) → (y,
+ * lse): attention whose scores have two terms more, as DeBERTa defines them, created by a pass from the nodes that
+ * exporters write:
  *
  *   scores [i, j] = scale · q [i]·k [j] + key_scale · q [i]·position_keys [key_index [i, j]]
  *                   + query_scale · k [j]·position_queries [query_index [j, i]]

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Operators that pick elements by their value: TopK, OneHot, Compress, NonZero, Unique. The shapes of what the last
- * three give depend on elements, which therefore must be known when a plan is created. */
+/* Operators that pick elements by their value: TopK, OneHot, Compress, NonZero, Unique. The shapes of the results of
+ * the last three depend on elements, which therefore must be known when a plan is created. */
 
 /* ---- TopK ---- */
 

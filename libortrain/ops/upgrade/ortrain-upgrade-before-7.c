@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Operator sets 1 to 6: what changed up to 7. Broadcasting was asked for, and told where it starts; shapes, types and
+/* Operator sets 1 to 6: the changes up to 7. Broadcasting was asked for, and told where it starts; shapes, types and
  * axes were attributes or had other defaults. */
 
 static gboolean

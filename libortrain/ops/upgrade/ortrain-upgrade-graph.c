@@ -31,7 +31,7 @@ check_old (OrtrainGraph *graph, gpointer data, GError **error)
   return TRUE;
 }
 
-/* Upgrades look at ranks, types and contents, and a file need not say them: nodes up to `until` get what inference finds.
+/* Upgrades look at ranks, types and contents, and a file need not say them: nodes up to `until` are inferred first.
  * Errors are left to the inference of the whole graph. */
 static void
 infer_before (OrtrainGraph *graph, OrtrainNode *until, OrtrainNode **inferred)

@@ -2,7 +2,7 @@
 #include "ops/upgrade/ortrain-upgrade-private.h"
 
 /* Operators with any number of operands, when there are very many: a tree of nodes with at most this many each. Kernels
- * then need no limit of their own, and what a part of the operands needs is free as soon as that part is done. */
+ * then need no limit of their own, and the memory of a part of the operands is free as soon as that part is done. */
 #define MOST_OPERANDS 64
 
 /* Replaces operands by the results of nodes over parts of them, until few are left. */
