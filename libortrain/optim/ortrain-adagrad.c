@@ -102,7 +102,7 @@ ortrain_adagrad_class_init (OrtrainAdagradClass *klass)
   /**
    * OrtrainAdagrad:initial-accumulator: (getter get_initial_accumulator) (setter set_initial_accumulator)
    *
-   * What the sums of squares begin with. A session reads it when it is created. Default: 0, not negative.
+   * The initial value of the sums of squares. A session reads it when it is created. Default: 0, not negative.
    */
   properties[PROP_INITIAL_ACCUMULATOR] = ortrain_field_double (
       "initial-accumulator", G_STRUCT_OFFSET (OrtrainAdagrad, initial_accumulator), 0.0, G_MAXDOUBLE, 0.0);
@@ -225,7 +225,7 @@ ortrain_adagrad_set_learning_rate_decay (OrtrainAdagrad *self, double learning_r
  * ortrain_adagrad_get_initial_accumulator: (get-property initial-accumulator)
  * @self: the object
  *
- * Gets what the sums of squares begin with.
+ * Gets the initial value of the sums of squares.
  *
  * Returns: the value
  */
@@ -241,7 +241,7 @@ ortrain_adagrad_get_initial_accumulator (OrtrainAdagrad *self)
  * @self: the object
  * @initial_accumulator: the new value
  *
- * Sets what the sums of squares begin with.
+ * Sets the initial value of the sums of squares.
  */
 void
 ortrain_adagrad_set_initial_accumulator (OrtrainAdagrad *self, double initial_accumulator)

@@ -27,7 +27,7 @@
  * options = Ortrain.TrainingOptions(precision=Ortrain.Precision.FP16, loss_scaler=scaler)
  * ```
  *
- * A scaler says how a session begins; what happens to the scale afterwards is the session's, see
+ * A scaler says how a session begins; afterwards the session keeps the scale, see
  * [method@TrainingSession.get_loss_scale]. It is read when a session is created.
  */
 

@@ -23,9 +23,9 @@
  *
  * [class@EpochSchedule] makes epochs of the steps of another one.
  *
- * To write one, implement [vfunc@LrSchedule.evaluate]; what depends on metrics implements `observe`, `save_state` and
- * `load_state` as well. The methods run on the thread that asked for the update; in an asynchronous call, on the main
- * context of that thread.
+ * To write one, implement [vfunc@LrSchedule.evaluate]; a schedule that depends on metrics implements `observe`,
+ * `save_state` and `load_state` as well. The methods run on the thread that asked for the update; in an asynchronous
+ * call, on the main context of that thread.
  *
  * ```python
  * class InverseRoot(Ortrain.LrSchedule):
@@ -149,8 +149,8 @@ ortrain_lr_schedule_evaluate (OrtrainLrSchedule *self, guint64 step, double *fac
  * @self: a schedule
  * @metric: a number that is the better the smaller it is, such as the loss on the validation data
  *
- * Reports a metric, as [class@Trainer] does after each epoch with what [property@Trainer:monitor] names, whose sign it
- * changes where more is better. Schedules that do not depend on metrics ignore it.
+ * Reports a metric, as [class@Trainer] does after each epoch with the value that [property@Trainer:monitor] names,
+ * whose sign it changes where more is better. Schedules that do not depend on metrics ignore it.
  */
 void
 ortrain_lr_schedule_observe (OrtrainLrSchedule *self, double metric)
@@ -171,7 +171,7 @@ ortrain_lr_schedule_observe (OrtrainLrSchedule *self, double metric)
  * ortrain_lr_schedule_save_state:
  * @self: a schedule
  *
- * Gets what the schedule has learnt from the metrics, as a checkpoint stores it.
+ * Gets the state that the schedule has computed from the metrics, as a checkpoint stores it.
  *
  * Returns: (transfer full) (nullable): the state; %NULL if the schedule has none
  */
@@ -193,9 +193,9 @@ ortrain_lr_schedule_save_state (OrtrainLrSchedule *self)
 /**
  * ortrain_lr_schedule_load_state:
  * @self: a schedule
- * @state: what [method@LrSchedule.save_state] gave
+ * @state: the result of [method@LrSchedule.save_state]
  *
- * Restores what [method@LrSchedule.save_state] returned.
+ * Restores the state that [method@LrSchedule.save_state] returned.
  *
  * Returns: %FALSE if @state is not a state of this schedule, which is then unchanged
  */

@@ -17,8 +17,8 @@ G_DECLARE_DERIVABLE_TYPE (OrtrainLrSchedule, ortrain_lr_schedule, ORTRAIN, LR_SC
  * @parent_class: the parent class
  * @evaluate: computes the factor of a step
  * @observe: called with a metric, once an epoch; may be %NULL
- * @save_state: what the schedule has learnt from metrics, for checkpoints; may be %NULL
- * @load_state: restores what save_state returned; may be %NULL
+ * @save_state: gets the state computed from metrics, for checkpoints; may be %NULL
+ * @load_state: restores the state that save_state returned; may be %NULL
  *
  * The methods of a schedule.
  */
@@ -43,7 +43,7 @@ struct _OrtrainLrScheduleClass
    * OrtrainLrScheduleClass::save_state:
    * @self: a schedule
    *
-   * Gets what the schedule has learnt from metrics.
+   * Gets the state that the schedule has computed from metrics.
    *
    * Returns: (transfer full) (nullable): the state
    */
@@ -51,7 +51,7 @@ struct _OrtrainLrScheduleClass
   /**
    * OrtrainLrScheduleClass::load_state:
    * @self: a schedule
-   * @state: what save_state gave
+   * @state: the result of save_state
    *
    * Takes a saved state.
    *

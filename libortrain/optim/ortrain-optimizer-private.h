@@ -22,7 +22,8 @@ void ortrain_optimizer_describe (OrtrainOptimizer *self, OrtrainOptimizerDescrip
 /* Whether the optimizer can keep its state as its property says. ORTRAIN_SESSION_ERROR_OPTION */
 gboolean ortrain_optimizer_check_state_precision (OrtrainOptimizer *self, GError **error);
 
-/* What the states of a parameter are: numbers in its shape, or blocks of 8 bits (kernel-abi/ortrain-update-scalars-private.h). */
+/* The form of the states of a parameter: numbers in its shape, or blocks of 8 bits
+ * (kernel-abi/ortrain-update-scalars-private.h). */
 typedef struct
 {
   OrtrainDType dtype; /* UINT8: blocks */

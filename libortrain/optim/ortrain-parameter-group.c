@@ -173,7 +173,7 @@ ortrain_parameter_group_set_weight_decay (OrtrainParameterGroup *self, double we
  * ortrain_parameter_group_get_pattern:
  * @self: a group
  *
- * Gets what the names of the parameters match: `*` stands for any characters, `?` for one.
+ * Gets the pattern of the names of the parameters: `*` matches any characters, `?` one.
  *
  * Returns: (transfer none) (nullable): the pattern
  */

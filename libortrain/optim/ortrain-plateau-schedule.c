@@ -9,8 +9,8 @@
  * OrtrainPlateauSchedule:
  *
  * A factor that is multiplied by [property@PlateauSchedule:gamma] when a metric has stopped falling. [class@Trainer]
- * reports after each epoch what [property@Trainer:monitor] names, with its sign changed where more is better: by default
- * the loss on the validation data or, without them, on the training data. A loop of your own calls
+ * reports after each epoch the value that [property@Trainer:monitor] names, with its sign changed where more is better:
+ * by default the loss on the validation data or, without them, on the training data. A loop of your own calls
  * [method@LrSchedule.observe]. With the best metric b so far and the number n of observations since, each observation m
  * does:
  *
@@ -37,7 +37,7 @@ struct _OrtrainPlateauSchedule
   guint patience;
   double threshold;
   double least_factor;
-  GMutex lock; /* of what follows: a trainer may observe while others ask for the learning rate */
+  GMutex lock; /* guards the following: a trainer may observe while others ask for the learning rate */
   gboolean observed;
   double best;
   double factor;

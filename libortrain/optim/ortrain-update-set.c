@@ -211,7 +211,7 @@ ortrain_update_set_get_learning_rate (OrtrainUpdateSet *self, guint parameter)
   return self->scalars[ORTRAIN_UPDATE_LEARNING_RATE (parameter)];
 }
 
-/* What depends on the number of updates. factor: of the schedule */
+/* Fills the scalars that depend on the number of updates. factor: of the schedule */
 static void
 fill_step (OrtrainUpdateSet *self, double *scalars, guint64 step, double factor)
 {
