@@ -12,7 +12,7 @@ G_BEGIN_DECLS
  * @ORTRAIN_PRECISION_FP16: IEEE 754 half, with 11 bits of precision and a greatest number of 65504; training scales the
  *   loss
  *
- * The type in which a session computes what a file computes in float32.
+ * The type of a session's computations that are float32 in the file.
  */
 typedef enum
 {

@@ -81,7 +81,7 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
   /**
    * OrtrainSessionOptions:seed: (getter get_seed) (setter set_seed)
    *
-   * What the operators that draw random numbers depend on. Default: 0.
+   * The seed of the operators that draw random numbers. Default: 0.
    */
   ortrain_session_options_properties[PROP_SEED] =
       ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainSessionOptions, seed), 0, G_MAXUINT64, 0);
@@ -163,7 +163,7 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
   /**
    * OrtrainSessionOptions:memory-budget: (getter get_memory_budget) (setter set_memory_budget)
    *
-   * How many bytes a step may hold: the arena with its workspaces and copies, and what lives from step to step
+   * How many bytes a step may hold: the arena with its workspaces and copies, and tensors that live from step to step
    * (#OrtrainMemoryPlan:peak-bytes); 0 for any number. A plan that would be larger is %ORTRAIN_PLAN_ERROR_BUDGET,
    * before anything runs. Default: 0.
    */
@@ -367,7 +367,7 @@ ortrain_session_options_set_threads (OrtrainSessionOptions *self, guint threads)
  * ortrain_session_options_get_seed: (get-property seed)
  * @self: options
  *
- * Gets what the operators that draw random numbers depend on.
+ * Gets the seed of the operators that draw random numbers.
  *
  * Returns: the seed
  */
@@ -384,7 +384,7 @@ ortrain_session_options_get_seed (OrtrainSessionOptions *self)
  * @self: options
  * @seed: the seed
  *
- * Sets what the operators that draw random numbers depend on.
+ * Sets the seed of the operators that draw random numbers.
  */
 void
 ortrain_session_options_set_seed (OrtrainSessionOptions *self, guint64 seed)

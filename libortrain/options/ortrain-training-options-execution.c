@@ -38,7 +38,7 @@ ortrain_training_options_set_threads (OrtrainTrainingOptions *self, guint thread
  * ortrain_training_options_get_seed: (get-property seed)
  * @self: the object
  *
- * Gets what all random numbers depend on, such as those of dropout.
+ * Gets the seed of all random numbers, including those of dropout.
  *
  * Returns: the value
  */
@@ -54,7 +54,7 @@ ortrain_training_options_get_seed (OrtrainTrainingOptions *self)
  * @self: the object
  * @seed: the new value
  *
- * Sets what all random numbers depend on, such as those of dropout.
+ * Sets the seed of all random numbers, including those of dropout.
  */
 void
 ortrain_training_options_set_seed (OrtrainTrainingOptions *self, guint64 seed)

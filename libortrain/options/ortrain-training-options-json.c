@@ -422,7 +422,7 @@ ortrain_training_options_new_from_file (const char *path, GError **error)
  * - `loss-scaler`: an object with the properties of [class@LossScaler], or a number, which is a static scale;
  * - `node-precisions`: an object of patterns and precisions, see [method@TrainingOptions.set_node_precision].
  *
- * What the file does not name keeps its value. If anything in it is wrong, nothing is changed.
+ * Options that the file does not name keep their values. If anything in it is wrong, nothing is changed.
  *
  * Errors are %ORTRAIN_SESSION_ERROR_OPTION, which names the member, and those of [error@GLib.FileError].
  *

@@ -37,8 +37,8 @@ ortrain_training_options_get_trainable (OrtrainTrainingOptions *self)
  * that can be
  *
  * Sets which tensors of the model, initializers and Constant nodes, are trained. Without a choice, all weights are:
- * what stands where an operator has a weight, and what scales or shifts channels that a weight computed. Constants of
- * formulas (one number, an epsilon, a mask, a limit, an exponent, an initial state) are not.
+ * operands for which an operator has a weight, and operands that scale or shift channels that a weight computed.
+ * Constants of formulas (one number, an epsilon, a mask, a limit, an exponent, an initial state) are not.
  *
  * Patterns match the name of a tensor, its scoped name ([property@ParameterInfo:scoped-name]:
  * `encoder.layer.0.query.weight` for `val_57`), or the path of its module, `encoder.layer.0.query`.

@@ -180,7 +180,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:seed: (getter get_seed) (setter set_seed)
    *
-   * What all random numbers depend on, such as those of dropout. Default: 0.
+   * The seed of all random numbers, including those of dropout. Default: 0.
    */
   properties[PROP_SEED] =
       ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainTrainingOptions, seed), 0, G_MAXUINT64, 0);
@@ -235,8 +235,8 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * OrtrainTrainingOptions:immediate-updates: (getter get_immediate_updates) (setter set_immediate_updates)
    *
    * Whether each parameter is updated in [method@TrainingSession.train_step] already, as soon as its gradient is
-   * complete. The gradient then needs no memory of its own; with AdamW that is a quarter of what parameters, gradients
-   * and state take. The parameters are the same, to the bit.
+   * complete. The gradient then needs no memory of its own; with AdamW that is a quarter of the memory of parameters,
+   * gradients and state. The parameters are the same, to the bit.
    *
    * [method@TrainingSession.optimizer_step] has to follow each training step: it counts the update and emits the
    * signals. Between the two, no checkpoint can be saved and the gradients can be neither read nor dropped; properties
@@ -279,7 +279,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:memory-budget: (getter get_memory_budget) (setter set_memory_budget)
    *
-   * How many bytes a step may hold: the arena with its workspaces and copies, and what lives from step to step
+   * How many bytes a step may hold: the arena with its workspaces and copies, and tensors that live from step to step
    * (#OrtrainMemoryPlan:peak-bytes); 0 for any number. Where a plan would be larger, values of the forward pass are
    * computed again in the backward pass instead of kept, as few as possible. The results are the same, bit for bit, at
    * every budget. A budget that cannot be met is %ORTRAIN_PLAN_ERROR_BUDGET, before anything runs. Default: 0.
@@ -353,7 +353,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * OrtrainTrainingOptions:memory-opt-level: (getter get_memory_opt_level) (setter set_memory_opt_level)
    *
    * How much of the forward pass is computed again in the backward pass, so that it need not be kept. The results are
-   * the same, to the bit. 0: what [property@TrainingOptions:memory-opt-config] says. 1: layer by layer, the values of a
+   * the same, to the bit. 0: as [property@TrainingOptions:memory-opt-config] says. 1: layer by layer, the values of a
    * layer, from its inputs. Where layers begin is found by the structure of the model: few bytes go from one to the
    * next. 2: the same, with compromises: values that were widened by a Cast are kept in the smaller type. Levels above
    * 0 ignore `memory-opt-config`. [method@TrainingSession.get_recompute_clusters] shows the result. Default: 0, from 0

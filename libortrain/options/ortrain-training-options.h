@@ -15,8 +15,8 @@ G_BEGIN_DECLS
  * @ORTRAIN_BATCH_NORM_MODE_TRAIN: the statistics of the batch are used, and the stored ones are updated
  * @ORTRAIN_BATCH_NORM_MODE_FROZEN: the stored statistics are used and stay; scale and bias are trained
  *
- * What batch normalisation does while training, whether the file was written in training form or not. An evaluation
- * uses the stored statistics.
+ * The behaviour of batch normalisation while training, whether the file was written in training form or not. An
+ * evaluation uses the stored statistics.
  */
 typedef enum
 {
