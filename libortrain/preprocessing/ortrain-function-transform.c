@@ -64,7 +64,7 @@ ortrain_function_transform_init (OrtrainFunctionTransform *self)
  * @user_data: data for @function
  * @destroy: frees @user_data when the transform is freed
  *
- * Creates a transform that calls @function for each item, and says what it throws.
+ * Creates a transform that calls @function for each item, and passes on its errors.
  *
  * Returns: (transfer full) (type OrtrainFunctionTransform): the transform
  */

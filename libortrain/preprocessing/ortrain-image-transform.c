@@ -10,7 +10,7 @@
 /**
  * OrtrainImageTransform:
  *
- * What the transforms of pictures have in common. They take one tensor of an item, [channels, height, width], and leave
+ * The base class of the transforms of pictures. They take one tensor of an item, [channels, height, width], and leave
  * the others as they are. Classes cannot be derived from it; see [class@Transform] for that.
  *
  * ```python

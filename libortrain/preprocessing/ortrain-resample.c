@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* What each new pixel of an axis is made of: `n` neighbours from `first` on, with weights whose sum is 1. */
+/* The source of each new pixel of an axis: `n` neighbours from `first` on, with weights whose sum is 1. */
 typedef struct
 {
   gint64 *first;
