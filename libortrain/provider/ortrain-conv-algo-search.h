@@ -8,7 +8,7 @@ G_BEGIN_DECLS
 /**
  * OrtrainConvAlgoSearch:
  * @ORTRAIN_CONV_ALGO_SEARCH_DEFAULT: cuDNN's implicit GEMM with precomputed indices, without a search
- * @ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC: what cuDNN's heuristics recommend for the shapes; nothing is measured
+ * @ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC: the recommendation of cuDNN's heuristics for the shapes; nothing is measured
  * @ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE: the fastest of all, which are run and measured once for each shape
  *
  * How the algorithm of a convolution is chosen where cuDNN computes it. The values are those of `cudnn_conv_algo_search`

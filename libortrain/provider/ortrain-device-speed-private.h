@@ -5,7 +5,7 @@
 
 #include <gio/gio.h>
 
-/* How fast a device is: what plans weigh kernels by, and what the roofline model of `ortrain plan --device` calculates with. */
+/* The speed of a device: plans weigh kernels by it, and the roofline model of `ortrain plan --device` uses it. */
 
 #define ORTRAIN_DEVICE_SPEED_N_DTYPES (ORTRAIN_DTYPE_BFLOAT16 + 1)
 
@@ -22,7 +22,7 @@ typedef struct
  * G_IO_ERROR_NOT_FOUND: no such name or file exists. */
 gboolean ortrain_device_speed_read (OrtrainDeviceSpeed *self, const char *device, char **name, GError **error);
 
-/* What kernels reach. */
+/* The rates that kernels reach. */
 double ortrain_device_speed_get_flops (const OrtrainDeviceSpeed *self, OrtrainDType dtype);
 double ortrain_device_speed_get_bytes (const OrtrainDeviceSpeed *self);
 /* Operations in the time of a byte. */

@@ -25,8 +25,8 @@
     .reached_bytes = 0.9, .reached_flops = (reached), .launch_seconds = LAUNCH_SECONDS                                 \
   }
 
-/* NVIDIA's data sheets, without sparsity, and for float32 without TF32. What large products reach of it: 650 Tflop/s of an H100, whose
- * clock falls at the limit of its power, and about 240 of an A100. */
+/* NVIDIA's data sheets, without sparsity, and for float32 without TF32. Large products reach: 650 Tflop/s of an H100,
+ * whose clock falls at the limit of its power, and about 240 of an A100. */
 static const struct
 {
   const char *name, *title;
@@ -104,7 +104,7 @@ read_description (OrtrainDeviceSpeed *self, JsonObject *object, GError **error)
          read_number (shares, "flops", 1, 1, &self->reached_flops, error) && read_flops (self, object, error);
 }
 
-/* ---- what tests/probe has measured ---- */
+/* ---- results of tests/probe ---- */
 
 static JsonObject *
 get_object (JsonObject *object, const char *member)
@@ -159,7 +159,8 @@ find_flops (JsonArray *table, const char *type)
   return most;
 }
 
-/* It is what kernels reach, and so all of it. Where a section is missing, the probe was cut short. */
+/* These are rates that kernels reach, so they are used without a reduction. Where a section is missing, the probe was
+ * cut short. */
 static gboolean
 read_facts (OrtrainDeviceSpeed *self, JsonObject *object, GError **error)
 {

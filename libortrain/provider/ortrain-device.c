@@ -9,8 +9,8 @@
 /**
  * OrtrainDevice:
  *
- * A device that sessions can run on, as one of the providers describes it. Its name is what
- * [property@TrainingOptions:provider] and [property@SessionOptions:provider] take.
+ * A device that sessions can run on, as one of the providers describes it. [property@TrainingOptions:provider] and
+ * [property@SessionOptions:provider] take its name.
  *
  * ```python
  * for device in Ortrain.Device.list():
@@ -111,8 +111,8 @@ ortrain_device_class_init (OrtrainDeviceClass *klass)
   /**
    * OrtrainDevice:name: (getter get_name)
    *
-   * What options call it: the name of its provider, such as `cpu`; of all devices of a provider but the first, also the
-   * number, as in `cuda:1`. Read-only.
+   * The name by which options select it: the name of its provider, such as `cpu`; for all devices of a provider but the
+   * first, also the number, as in `cuda:1`. Read-only.
    */
   properties[PROP_NAME] =
       ortrain_field_at (g_param_spec_string ("name", NULL, NULL, NULL, flags), G_STRUCT_OFFSET (OrtrainDevice, name));
@@ -199,8 +199,8 @@ ortrain_device_list (void)
  * ortrain_device_get_name: (get-property name)
  * @self: a device
  *
- * Gets what options call it: the name of its provider, such as `cpu`, with the number of all devices but the first, as in
- * `cuda:1`.
+ * Gets the name by which options select it: the name of its provider, such as `cpu`, and for all devices but the first
+ * also the number, as in `cuda:1`.
  *
  * Returns: the name
  */
@@ -302,18 +302,19 @@ ortrain_device_get_available_memory (OrtrainDevice *self)
  * ortrain_device_get_counters:
  * @self: a device
  *
- * Gets what the device has done in this process up to now, a number for each name. Which names there are depends on the
- * provider; a name is missing until it was counted once. The CPU counts nothing.
+ * Gets counts of the work of the device in this process up to now, a number for each name. Which names there are
+ * depends on the provider; a name is missing until it was counted once. The CPU counts nothing.
  *
  * Results do not say whether a library computed them or a slower kernel in its place: these numbers do. The provider
- * `cuda` counts `dnn-runs` (operations submitted to cuDNN; those of a CUDA graph when it is captured), `dnn-fallbacks` (that
- * cuDNN refused, and another kernel computes), `products-fused` and `products-plain` (products of plans that cuBLASLt computes,
- * with and without bias, activation or sums in the same call), `product-fallbacks` (where it refused to do so),
- * `products-unaligned` (with rows that do not begin at multiples of 16 bytes), `attention-in-order` and `attention-by-chance`
- * (gradients of attention in plans, by the order in which cuDNN sums them), `algorithms-timed` and `algorithms-remembered` (of
- * products and convolutions: runs to find the fastest, and those that were found before), `dnn-plans-compiled` and
- * `dnn-plans-restored` (of attention: what cuDNN compiled, and what the disk cache had of earlier processes), `captures` (CUDA graphs), and
- * `uncaptured-segments` (that could be none). With the environment variable `ORTRAIN_CUDA_STRICT=1`, a fallback is an error.
+ * `cuda` counts `dnn-runs` (operations submitted to cuDNN; those of a CUDA graph when it is captured), `dnn-fallbacks`
+ * (that cuDNN refused, and another kernel computes), `products-fused` and `products-plain` (products of plans that
+ * cuBLASLt computes, with and without bias, activation or sums in the same call), `product-fallbacks` (where it refused
+ * to do so), `products-unaligned` (with rows that do not begin at multiples of 16 bytes), `attention-in-order` and
+ * `attention-by-chance` (gradients of attention in plans, by the order in which cuDNN sums them), `algorithms-timed`
+ * and `algorithms-remembered` (of products and convolutions: runs to find the fastest, and those that were found
+ * before), `dnn-plans-compiled` and `dnn-plans-restored` (of attention: those that cuDNN compiled, and those of earlier
+ * processes in the disk cache), `captures` (CUDA graphs), and `uncaptured-segments` (that could be none). With the
+ * environment variable `ORTRAIN_CUDA_STRICT=1`, a fallback is an error.
  *
  * Returns: (transfer full): a dictionary of type `a{st}`, sorted by name
  */

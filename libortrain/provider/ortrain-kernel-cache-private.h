@@ -3,7 +3,7 @@
 
 #include "provider/ortrain-provider-private.h"
 
-/* What a kernel answered to a setup, with copies of all that it may point to. Immutable; reference counted, from any
+/* The answer of a kernel to a setup, with copies of all that it may point to. Immutable; reference counted, from any
  * thread. */
 typedef struct
 {
@@ -30,8 +30,8 @@ typedef struct
 OrtrainPreparedKernel *ortrain_prepared_kernel_ref (OrtrainPreparedKernel *self);
 void ortrain_prepared_kernel_unref (OrtrainPreparedKernel *self);
 
-/* Prepared kernels by what they were prepared for, so that a plan can be made many times, and equal layers ask once.
- * Externally synchronised. */
+/* Prepared kernels by their setup, so that a plan can be made many times, and equal layers ask once. Externally
+ * synchronised. */
 typedef struct _OrtrainKernelCache OrtrainKernelCache;
 
 OrtrainKernelCache *ortrain_kernel_cache_new (void);

@@ -8,8 +8,8 @@
  *   const OrtrainProviderModule *ortrain_provider_module (const OrtrainLibraryFunctions *library);
  *
  * in the folders of ORTRAIN_PROVIDER_PATH (separated by colons) and in LIBDIR/ortrain-1.0/providers, loaded when a
- * device is first asked for. They link against GLib alone; what they need of the library comes in a table. Version and
- * size are compared, so a module of another version is left out with a reason. */
+ * device is first asked for. They link against GLib alone; the library's functions that they need are passed in a
+ * table. Version and size are compared, so a module of another version is left out with a reason. */
 
 #define ORTRAIN_MODULE_VERSION 8
 #define ORTRAIN_MODULE_ENTRY "ortrain_provider_module"
@@ -33,12 +33,12 @@ typedef struct
   gconstpointer (*tensor_peek) (OrtrainTensor *tensor);
   OrtrainDType (*tensor_get_dtype) (OrtrainTensor *tensor);
   gint64 (*tensor_get_n_elements) (OrtrainTensor *tensor);
-  /* The CPU, for what a device leaves to it. */
+  /* The CPU, for nodes that a device leaves to it. */
   OrtrainProvider *(*new_cpu) (const OrtrainProviderOptions *options);
   /* Choices that take long, for later processes: core/ortrain-disk-cache-private.h. */
   GBytes *(*disk_cache_lookup) (const char *kind, gconstpointer key, gsize n_key);
   void (*disk_cache_store) (const char *kind, gconstpointer key, gsize n_key, GBytes *contents);
-  /* Adds one to a number that says what a device has done; from any thread. Names are static. */
+  /* Adds one to a counter of a device's work; from any thread. Names are static. */
   void (*count) (const char *device, const char *name);
 } OrtrainLibraryFunctions;
 
@@ -63,6 +63,6 @@ typedef const OrtrainProviderModule *(*OrtrainProviderModuleFunc) (const Ortrain
 const GPtrArray *ortrain_provider_list_modules (void);
 /* At least 1. */
 guint ortrain_provider_module_get_n_devices (const OrtrainProviderModule *module);
-/* A module's provider, held to what all of them promise. */
+/* A module's provider, with checks of the rules for all providers. */
 OrtrainProvider *ortrain_provider_open_module (const OrtrainProviderModule *module,
                                                const OrtrainProviderOptions *options, GError **error);

@@ -9,17 +9,17 @@
 
 #include <gio/gio.h>
 
-/* What an execution provider gives: memory, copies, streams, events, kernels. All that differs from device to device is
- * said here, and the CPU is the simplest instance of it: its streams run at once, its memory is the host's. */
+/* An execution provider: memory, copies, streams, events, kernels. All that differs from device to device is declared
+ * here, and the CPU is the simplest instance of it: its streams run at once, its memory is the host's. */
 
 typedef enum
 {
-  ORTRAIN_MEMORY_SPACE_DEVICE, /* what kernels read and write */
+  ORTRAIN_MEMORY_SPACE_DEVICE, /* memory that kernels read and write */
   ORTRAIN_MEMORY_SPACE_HOST,   /* of the host, from and to which the device copies while the host does other things */
   ORTRAIN_N_MEMORY_SPACES,
 } OrtrainMemorySpace;
 
-/* What kernels may expect of every tensor in memory that a provider gave, in bytes. */
+/* The alignment that kernels may expect of every tensor in memory that a provider gave, in bytes. */
 #define ORTRAIN_DEVICE_ALIGNMENT 64
 
 /* A point in the work of a stream. */
@@ -31,7 +31,7 @@ typedef struct
 {
   const char *name;    /* "cpu" */
   gboolean reads_host; /* kernels read the host's memory, and the host reads the device's: nothing is copied */
-  gsize alignment[ORTRAIN_N_MEMORY_SPACES]; /* of what allocate returns: a multiple of ORTRAIN_DEVICE_ALIGNMENT */
+  gsize alignment[ORTRAIN_N_MEMORY_SPACES]; /* of the results of allocate: a multiple of ORTRAIN_DEVICE_ALIGNMENT */
   double offload_bytes_per_second; /* about, to where values are offloaded and back: the link to the host, or a disk */
   gint32 dlpack_type;         /* of its memory, as DLPack has it; 0: none. The number there is that of the device */
   gboolean limits_workspaces; /* kernels that choose from several algorithms keep OrtrainProvider.workspace_limit */
@@ -88,7 +88,7 @@ struct _OrtrainProvider
 {
   const OrtrainProviderClass *klass;
   gatomicrefcount ref_count;
-  const char *device_name;  /* what users call its device: "cuda", "cuda:1"; interned */
+  const char *device_name;  /* the name of its device for users: "cuda", "cuda:1"; interned */
   guint device_index;       /* among those of the provider */
   OrtrainDeviceSpeed speed; /* by which the work of kernels is weighed; the same for a device whenever it is opened */
   guint64 memory_limit;     /* 0: none */
@@ -109,13 +109,15 @@ typedef struct
 /* The one place that knows providers by name. NULL, "auto": the best there is. A name may say which device of the provider is
  * meant ("cuda:1"), instead of options.device_index. */
 OrtrainProvider *ortrain_provider_open (const char *name, const OrtrainProviderOptions *options, GError **error);
-/* What users call a device of a provider: its name, and the number of all but the first: "cuda", "cuda:1". Interned. */
+/* The name of a device of a provider for users: the provider's name, and the number of all but the first: "cuda",
+ * "cuda:1". Interned. */
 const char *ortrain_provider_name_device (const char *provider, guint index);
 /* The same device under that name: "cuda:0" is "cuda". Interned. */
 const char *ortrain_provider_normalize_name (const char *name);
 /* Runs on the calling thread, in the host's memory, for evaluation while a plan is made. Transfer none. */
 OrtrainProvider *ortrain_provider_get_host (void);
-/* What tensors in the memory of a device need of it. Transfer full; it stays open as long as it is referenced. */
+/* The functions that tensors in the memory of a device need. Transfer full; it stays open as long as it is
+ * referenced. */
 OrtrainTensorDevice *ortrain_provider_open_memory (const char *name, GError **error);
 OrtrainProvider *ortrain_provider_ref (OrtrainProvider *self);
 void ortrain_provider_unref (OrtrainProvider *self);
