@@ -302,7 +302,7 @@ ortrain_memory_plan_to_svg (OrtrainMemoryPlan *self)
  * @path: (type filename): where to write
  * @error: return location for a #GError
  *
- * Writes what [method@MemoryPlan.to_svg] returns to a file.
+ * Writes the picture that [method@MemoryPlan.to_svg] returns to a file.
  *
  * Returns: %FALSE with an error of [error@Gio.IOErrorEnum]
  */
