@@ -4,8 +4,8 @@
 #include "plan/ortrain-plan-tables-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
-/* What the programs of a session run with: a provider and its streams, the host for what the device has no kernel for, and
- * in the memory of both the scalars of a step and the fault word. Externally synchronised. */
+/* The resources with which the programs of a session run: a provider and its streams, the host for nodes without a
+ * kernel on the device, and in the memory of both the scalars of a step and the fault word. Externally synchronised. */
 typedef struct _OrtrainDeviceContext OrtrainDeviceContext;
 
 /* host: NULL for the one of the library, which runs on the calling thread. */
@@ -15,7 +15,7 @@ void ortrain_device_context_free (OrtrainDeviceContext *self);
 OrtrainProvider *ortrain_device_context_get_provider (OrtrainDeviceContext *self); /* transfer none */
 OrtrainProvider *ortrain_device_context_get_host (OrtrainDeviceContext *self);     /* transfer none */
 OrtrainStream *ortrain_device_context_get_stream (OrtrainDeviceContext *self);
-/* Makes what a plan's stream is submitted to, if it is not there yet. That of computing always is. */
+/* Creates the provider's stream for a plan's stream, if it does not exist yet. That of computing always does. */
 gboolean ortrain_device_context_open_stream (OrtrainDeviceContext *self, OrtrainPlanStream stream, GError **error);
 /* For calls; at the same address as long as the execution lives. */
 const OrtrainKernelContext *ortrain_device_context_peek_context (OrtrainDeviceContext *self, OrtrainPlanStream stream);

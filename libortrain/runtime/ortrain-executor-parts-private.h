@@ -24,7 +24,7 @@ typedef struct
   guint32 *output_buffers; /* for each of its outputs */
   gboolean *owns;          /* [n_outputs]: the output's tensor is where the steps write it */
   guint64 stamp;           /* of the last use */
-  gboolean is_guarded;     /* what an update has to wait for stops it on the device */
+  gboolean is_guarded;     /* a failed check stops the update on the device */
   gboolean placed;         /* constants and persistent values have their addresses */
   guint64 moves;           /* of the arena, when its values got theirs */
 } OrtrainExecutorEntry;

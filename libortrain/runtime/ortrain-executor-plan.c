@@ -211,8 +211,8 @@ plan_double_buffered (OrtrainExecutor *self, OrtrainTensorDict *feeds, const Ort
                                                                                         : NULL;
 }
 
-/* What a recompute level reaches, no budget refuses: the search has its choices, but plans them of other nodes. found: the
- * plan, if it fits; smallest: replaced by one that needs less. */
+/* A budget that a recompute level meets is never refused: the search has the same choices, but plans them with other
+ * nodes. found: the plan, if it fits; smallest: replaced by one that needs less. */
 static gboolean
 take_levels (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget, gboolean *is_guarded,
              OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found, GError **error)

@@ -36,7 +36,7 @@ typedef struct
       *input_staging;           /* where feeds wait for the device; NULL: the caller keeps them until it has waited */
   guint recompute_level;        /* above 0: layers are computed again in the backward pass */
   GPtrArray *recompute_choices; /* of a recompute configuration, or NULL */
-  guint64 memory_budget;        /* bytes that a run may hold, with what lives from run to run; 0: any number */
+  guint64 memory_budget;        /* bytes that a run may hold, persistent values included; 0: any number */
   gboolean offloads;            /* a budget may be met by values that leave the memory of a step for a while */
   guint max_plans;              /* plans kept, the least recently used goes first; 0: 16 */
 } OrtrainExecutorConfig;
@@ -65,10 +65,10 @@ OrtrainProgram *ortrain_executor_peek_program (OrtrainExecutor *self); /* of the
 guint ortrain_executor_get_n_plans (OrtrainExecutor *self);
 /* How often feeds were bound: as long as that is the same, those of the last bind are. */
 guint64 ortrain_executor_get_n_binds (OrtrainExecutor *self);
-/* How often what to keep was searched for, so that a budget is met. */
+/* The number of searches for values to keep, so that a budget is met. */
 guint ortrain_executor_get_n_searches (OrtrainExecutor *self);
-/* Puts the values of the plan of the last bind into the arena, which grows to what they need; part of a run. Until then a
- * plan takes no memory, and may be larger than there is. */
+/* Puts the values of the plan of the last bind into the arena, which grows as needed; part of a run. Until then a plan
+ * takes no memory, and may exceed the available memory. */
 gboolean ortrain_executor_take_memory (OrtrainExecutor *self, GError **error);
 /* Runs the steps of a phase (inference: all are PHASE_FORWARD). Polls cancellable between steps: G_IO_ERROR_CANCELLED.
  * A fault becomes SESSION_ERROR_INDEX with node, position and value; item is then the row of the batch that it came
@@ -95,7 +95,7 @@ OrtrainTensorDict *ortrain_executor_take_outputs (OrtrainExecutor *self, GError 
 /* Bind an output to the caller's memory (I/O binding), before the feeds are bound: the plan depends on where it is. Its
  * type and shape are checked by the run. */
 gboolean ortrain_executor_bind_output (OrtrainExecutor *self, const char *name, OrtrainTensor *tensor, GError **error);
-/* Forgets what bind_output was told. */
+/* Undoes bind_output. */
 void ortrain_executor_clear_outputs (OrtrainExecutor *self);
 /* Lets go of the feeds of the last bind. */
 void ortrain_executor_release_feeds (OrtrainExecutor *self);

@@ -11,5 +11,5 @@
 OrtrainTensorDict *ortrain_inputs_convert (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);
 /* Feeds in the memory of the host, where some are on a device. Returns a new reference. */
 OrtrainTensorDict *ortrain_inputs_to_host (OrtrainTensorDict *feeds, GError **error);
-/* For feeds that did not fit: fails, with what to do about it, if labels are one-hot or no class numbers. */
+/* For feeds that did not fit: fails, with a remedy, if labels are one-hot or no class numbers. */
 gboolean ortrain_inputs_check_labels (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);

@@ -12,7 +12,7 @@ void ortrain_input_staging_free (OrtrainInputStaging *self);
 
 /* The next slot, with room for n_bytes; waits until the last copy from it has reached the device. */
 gpointer ortrain_input_staging_begin (OrtrainInputStaging *self, gsize n_bytes, GError **error);
-/* Behind the copies from it. */
+/* Call it after the copies from the slot. */
 gboolean ortrain_input_staging_end (OrtrainInputStaging *self, GError **error);
 
 guint ortrain_input_staging_get_current (OrtrainInputStaging *self);

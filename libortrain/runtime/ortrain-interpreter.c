@@ -66,7 +66,7 @@ take_branch (OrtrainGraph *graph, OrtrainNode *node, GError **error)
   return added != NULL;
 }
 
-/* What nobody reads any more is given back at once. */
+/* Values without further readers are freed at once. */
 static void
 release_inputs (const OrtrainNode *node, guint32 *left)
 {

@@ -213,7 +213,7 @@ find_bad_input (const Trace *trace, gint32 step)
       if (buffer == G_MAXUINT32)
         continue;
       buffer = find_source (trace, buffer);
-      /* what the same step writes over an input of its own is not where it comes from */
+      /* a value that the same step writes over an input of its own is not the origin */
       if (trace->step_of[buffer] >= step)
         continue;
       if (worst == G_MAXUINT32 ? trace->found[buffer].index >= 0 : is_worse (trace->found[buffer], trace->found[worst]))

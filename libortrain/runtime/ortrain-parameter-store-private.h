@@ -72,7 +72,7 @@ typedef struct
   const char *loss_weight_name;                                   /* NULL if steps are not weighted */
   gpointer loss_weight;                                           /* in the type of the loss */
   OrtrainDType loss_dtype;
-  double written_weight; /* what it holds */
+  double written_weight; /* its present contents */
   const char *scalars_name;
   gpointer scalars; /* of updates; apart from the block, like the data of a step */
 } OrtrainParameterStore;
@@ -93,7 +93,7 @@ gboolean ortrain_parameter_store_write_scalars (OrtrainParameterStore *self, con
 /* The weight of the next training step among those that are accumulated. */
 gboolean ortrain_parameter_store_write_loss_weight (OrtrainParameterStore *self, double weight, GError **error);
 
-/* Behind a change of parameters that no update made. */
+/* Call it after a change of parameters that no update made. */
 gboolean ortrain_parameter_store_refresh_copies (OrtrainParameterStore *self, GError **error);
 /* The factor of the loss, the number of updates since it has changed, the number of skipped updates so far, and how many of
  * these, since it has grown, have not changed it. */

@@ -727,7 +727,7 @@ ortrain_parameter_store_set (OrtrainParameterStore *self, OrtrainTensorDict *ten
   const guint n = ortrain_tensor_dict_get_size (tensors);
   g_auto (OrtrainStagedWrites) writes = { 0 };
   ortrain_staged_writes_init (&writes, self->device_context);
-  for (guint i = 0; i < n; i++) /* what costs nothing first */
+  for (guint i = 0; i < n; i++) /* cheap checks first */
     if (check_given (self, ortrain_tensor_dict_get_name (tensors, i), ortrain_tensor_dict_get_tensor (tensors, i),
                      error) == NULL)
       return FALSE;

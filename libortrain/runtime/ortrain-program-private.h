@@ -39,8 +39,8 @@ void ortrain_program_swap_input_buffers (OrtrainProgram *self);
 /* Whether there are feeds with two places, and copies of them may overlap with the other steps. */
 gboolean ortrain_program_can_overlap_feeds (OrtrainMemoryPlan *plan);
 
-/* Runs steps [first, end) and waits for them. When it fails or is cancelled, nobody may use what they computed. item:
- * the buffer of the batch that a fault came with, -1: not known; may be NULL. */
+/* Runs steps [first, end) and waits for them. When it fails or is cancelled, nobody may use their results. item: the
+ * buffer of the batch that a fault came with, -1: not known; may be NULL. */
 gboolean ortrain_program_run (OrtrainProgram *self, guint first, guint end, GCancellable *cancellable, gint64 *item,
                               GError **error);
 

@@ -16,7 +16,8 @@ typedef struct
   OrtrainPlanStream stream;
   gboolean joins; /* a phase begins with it, and its stream or another one may not have finished earlier work */
 
-  /* What the device made of the calls at their second run in a row with the same addresses, for each place of the feeds. */
+  /* The capture of the calls, made at their second run in a row with the same addresses, for each place of the
+   * feeds. */
   OrtrainCapture *captures[N_PLACES];
   gboolean has_moved; /* an address has changed since the last run */
 } Segment;
@@ -46,7 +47,7 @@ struct _OrtrainProgram
   guint n_values, n_steps, n_operands;
 
   OrtrainKernelCall *calls; /* [n_steps] */
-  gpointer *addresses;      /* [n_operands]: what the calls point into */
+  gpointer *addresses;      /* [n_operands]: the pointers that calls have */
   gpointer *places;         /* [n_values]: of roots */
   gpointer arena, host_arena;
 
@@ -62,7 +63,7 @@ struct _OrtrainProgram
   OrtrainEvent *ends[N_PLACES]; /* of all that was submitted with feeds at a place */
   gboolean has_ended[N_PLACES]; /* it was recorded, and the memory of the plan is where it was */
 
-  /* Operands by root, so that binding an address touches only what changes. */
+  /* Operands by root, so that binding an address touches only changed operands. */
   guint32 *first_slot; /* [n_values + 1] */
   guint32 *slots;      /* [n_operands] */
   guint32 *step_of;    /* [n_operands] */
@@ -77,8 +78,8 @@ ortrain_program_hold (OrtrainProgram *self, OrtrainTensor *tensor, gpointer *add
   return TRUE;
 }
 
-/* Whether streams have to wait for each other where the phase of step s begins: what the plan counts on, if nothing else
- * makes sure of it. */
+/* Whether streams have to wait for each other where the phase of step s begins: the plan relies on it, unless something
+ * else ensures it. */
 static gboolean
 needs_join (const OrtrainProgram *self, guint s)
 {

@@ -5,9 +5,9 @@
 #include "runtime/ortrain-program-private.h"
 
 /* The memory of a step, reference counted. With a memory pattern: one block of each space, grown (never while a program
- * runs) to what the largest plan so far needs. Without one: an arena of each space, from which the values of a program are
- * allocated, and to which they are given back, in the order in which its steps are submitted. Programs are re-based when
- * their memory moves. */
+ * runs) to the size of the largest plan so far. Without one: an arena of each space, from which the values of a program
+ * are allocated, and to which they are given back, in the order in which its steps are submitted. Programs are re-based
+ * when their memory moves. */
 typedef struct _OrtrainStepArena OrtrainStepArena;
 
 /* config: of the arenas; NULL: with a memory pattern. folder: where a file is created for offloaded values, if the host

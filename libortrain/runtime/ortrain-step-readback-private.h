@@ -30,7 +30,7 @@ void ortrain_step_readback_free (OrtrainStepReadback *self);
 /* Where copies go; to be read after await or another wait for the execution. */
 OrtrainStepOutcome *ortrain_step_readback_get (OrtrainStepReadback *self, guint slot);
 double *ortrain_step_readback_get_scalars (OrtrainStepReadback *self, guint slot);
-/* Behind the last copy to a slot. */
+/* Call it after the last copy to a slot. */
 gboolean ortrain_step_readback_mark (OrtrainStepReadback *self, guint slot, GError **error);
 /* The host waits for the work that was submitted up to the mark. */
 gboolean ortrain_step_readback_await (OrtrainStepReadback *self, guint slot, GError **error);
