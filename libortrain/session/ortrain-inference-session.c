@@ -48,7 +48,7 @@ struct _OrtrainInferenceSession
   OrtrainSessionOptions *options;
   OrtrainGraph *graph;
   char **outputs;          /* that are computed; NULL: all */
-  OrtrainSessionLock lock; /* of what follows; runs wait for one another */
+  OrtrainSessionLock lock; /* guards the following; runs wait for one another */
   OrtrainDeviceContext *device_context;
   OrtrainPlanContext *plan_context; /* of all graphs and plans */
   OrtrainExecutor *executor;
@@ -332,10 +332,10 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
  * @self: a session
  * @error: return location for an error
  *
- * Creates a model of what the session computes: the outputs that it was created for, in its precision, with weights
- * converted and with Cast nodes where types change. Nodes are those of the file in the form of operator set 21 or of the
- * first later one that has all of them, before they are fused, and ONNX's operators only, so that stock ONNX Runtime runs
- * the model when it is saved (its CPU provider has float16 for most operators, and bfloat16 for few).
+ * Creates a model of the session's computation: the outputs that it was created for, in its precision, with weights
+ * converted and with Cast nodes where types change. Nodes are those of the file in the form of operator set 21 or of
+ * the first later one that has all of them, before they are fused, and ONNX's operators only, so that stock ONNX
+ * Runtime runs the model when it is saved (its CPU provider has float16 for most operators, and bfloat16 for few).
  *
  * ```python
  * options = Ortrain.SessionOptions(precision=Ortrain.Precision.FP16)
@@ -590,7 +590,7 @@ ortrain_inference_session_run_async (OrtrainInferenceSession *self, OrtrainTenso
 /**
  * ortrain_inference_session_run_finish:
  * @self: a session
- * @result: what the callback was given
+ * @result: the result that the callback was given
  * @error: return location for a #GError
  *
  * Finishes [method@InferenceSession.run_async]. It fails as [method@InferenceSession.run] does, or with

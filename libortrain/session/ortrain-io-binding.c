@@ -132,7 +132,7 @@ ortrain_io_binding_set_results (OrtrainIoBinding *self, OrtrainTensorDict *resul
  * ortrain_io_binding_bind_input:
  * @self: a binding
  * @name: the name of an input of the model
- * @tensor: what each run reads
+ * @tensor: the tensor that each run reads
  *
  * Binds an input: each run reads the contents that the tensor then has. Its type and shape are checked by the run.
  */
@@ -150,7 +150,7 @@ ortrain_io_binding_bind_input (OrtrainIoBinding *self, const char *name, Ortrain
  * ortrain_io_binding_bind_output:
  * @self: a binding
  * @name: the name of an output of the model
- * @tensor: (nullable): what each run writes, or %NULL to get a new tensor from each
+ * @tensor: (nullable): the tensor that each run writes, or %NULL to get a new tensor from each
  *
  * Binds an output: each run writes the tensor. Its type and shape must be those of the output for the bound inputs,
  * and its memory apart from that of other outputs and of weights, which the run checks.

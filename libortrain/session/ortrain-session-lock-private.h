@@ -8,7 +8,7 @@
  * it again. */
 typedef struct
 {
-  OrtrainForkMutex mutex; /* of what follows; held for moments */
+  OrtrainForkMutex mutex; /* guards the following; held for moments */
   GCond released;
   gboolean claimed;
   GThread *holder; /* NULL: nobody has adopted the claim yet */
@@ -22,7 +22,7 @@ void ortrain_session_lock_clear (OrtrainSessionLock *self);
 /* FALSE with SESSION_ERROR_BUSY while it is claimed. For work that goes on in another thread, which adopts it. */
 gboolean ortrain_session_lock_claim (OrtrainSessionLock *self, GError **error);
 void ortrain_session_lock_adopt (OrtrainSessionLock *self);
-/* Claims and adopts it, when it is free. What a call of the process that this one was forked from has begun is over. */
+/* Claims and adopts it, when it is free. Calls that the parent process had begun before a fork have ended here. */
 void ortrain_session_lock_wait (OrtrainSessionLock *self);
 /* Whether this thread has it; and takes it once more. */
 gboolean ortrain_session_lock_is_held (OrtrainSessionLock *self);

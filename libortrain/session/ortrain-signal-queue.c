@@ -16,7 +16,7 @@ struct _OrtrainSignalQueue
   GThread *thread; /* that created it */
   OrtrainSignalQueueFunc deliver;
   guint max_messages;
-  GMutex lock; /* guards what follows */
+  GMutex lock; /* guards the following */
   GQueue emissions;
   gboolean pending; /* a source is attached */
 };

@@ -4,7 +4,7 @@
 #include "runtime/ortrain-step-readback-private.h"
 #include "tensor/ortrain-tensor-dict.h"
 
-/* The steps of a training session, from the moment at which their inputs are bound until it is known what became of them.
+/* The steps of a training session, from the moment at which their inputs are bound until their outcome is known.
  *
  * A step that a device is given whole is SUBMITTED, and the session goes on; all others are RUNNING in the call that began
  * them. Each step ends in exactly one of the final states DONE, SKIPPED, FAILED and DISCARDED, whatever happens:
@@ -44,7 +44,7 @@ typedef enum
   ORTRAIN_STEP_PART_UPDATE = 1 << 1,
 } OrtrainStepParts;
 
-/* What became of a step. Of an update alone, loss and weight are those of the training step before it. */
+/* The outcome of a step. For an update alone, loss and weight are those of the training step before it. */
 typedef struct
 {
   double loss;       /* not a number on an error, and while it is not known */
@@ -54,7 +54,7 @@ typedef struct
   gint64 item;       /* the row of the batch that made it fail; -1: none is known */
 } OrtrainStepResult;
 
-/* One step, and what it began with, to which the session goes back when it has failed. */
+/* One step, with the counters to restore if it fails. */
 typedef struct
 {
   OrtrainStepState state;
@@ -112,7 +112,7 @@ guint64 ortrain_step_queue_get_failed_number (OrtrainStepQueue *self);
 void ortrain_step_queue_store_error (OrtrainStepQueue *self, GError *error);
 GError *ortrain_step_queue_steal_error (OrtrainStepQueue *self); /* NULL: no stored error */
 
-/* Any thread may ask. replace: what `old` submitted counts as that of `thread`, for which it did so. */
+/* Any thread may ask. replace: steps that `old` submitted count as those of `thread`, for which it submitted them. */
 gboolean ortrain_step_queue_is_submitter (OrtrainStepQueue *self);
 void ortrain_step_queue_replace_submitter (OrtrainStepQueue *self, GThread *thread);
 

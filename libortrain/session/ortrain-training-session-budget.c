@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What would bring a training step within the budget that it does not fit into. */
+/* Advice on how to bring a training step within the budget that it exceeds. */
 #include "session/ortrain-training-session-private.h"
 
 #include "core/ortrain-bytes.h"
@@ -115,7 +115,7 @@ append_precision (OrtrainTrainingSession *self, GString *text)
     append_way (text, "precision=bf16: about half of what the forward pass keeps, changes the numerics");
 }
 
-/* What the device could give besides, which the budget need not be. */
+/* Appends the free memory of the device, to which the budget could be raised. */
 static void
 append_free (OrtrainTrainingSession *self, GString *text)
 {

@@ -59,7 +59,7 @@ char *ortrain_training_session_explain_evaluation (OrtrainTrainingSession *self,
  * have had no effect, except where its documentation says so. */
 gboolean ortrain_training_session_wait_pending (OrtrainTrainingSession *self, guint n, GError **error);
 guint ortrain_training_session_get_n_submitted (OrtrainTrainingSession *self);
-/* What became of a step, for as long as no other has its slot; NULL: it is not known yet, or not any more. */
+/* The result of a step, for as long as no other has its slot; NULL: not known yet, or not any more. */
 const OrtrainStepResult *ortrain_training_session_peek_result (OrtrainTrainingSession *self, guint64 number);
 /* The step that began last; and the one whose error was returned last, 0: an error before it had begun. */
 guint64 ortrain_training_session_get_last_step (OrtrainTrainingSession *self);
@@ -95,7 +95,7 @@ OrtrainEvaluatedLoss ortrain_training_session_get_evaluated_loss (OrtrainTrainin
 /* Whether evaluations have each loss on its own; otherwise the first one is that of the whole model. */
 gboolean ortrain_training_session_has_each_loss (OrtrainTrainingSession *self);
 
-/* ---- what it has ---- */
+/* ---- properties ---- */
 
 const char *ortrain_training_session_get_device_name (OrtrainTrainingSession *self);
 guint64 ortrain_training_session_get_parameter_bytes (OrtrainTrainingSession *self);

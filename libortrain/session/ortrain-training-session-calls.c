@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What other rooms learn of a session without opening it. */
+/* Functions through which other rooms use a session without access to its fields. */
 #include "session/ortrain-training-session-private.h"
 
 const OrtrainStepResult *

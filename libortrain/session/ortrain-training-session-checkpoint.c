@@ -10,8 +10,9 @@
 #include <math.h>
 #include <string.h>
 
-/* What a checkpoint of a session holds: sections of tensors (list_sections) and values (the table `entries`). Gradients that
- * wait for an update are not kept: a checkpoint is taken between updates, and the steps since the last one are run again.
+/* The contents of a session's checkpoint: sections of tensors (list_sections) and values (the table `entries`).
+ * Gradients that wait for an update are not kept: a checkpoint is taken between updates, and the steps since the last
+ * one are run again.
  *
  * Loading checks all of it before it changes anything; then it applies sections and values, which fail only where a device
  * or a file does. */
@@ -601,7 +602,7 @@ ortrain_training_session_save_checkpoint (OrtrainTrainingSession *self, const ch
  * @path: (type filename): a folder
  * @error: return location for an error
  *
- * Resumes from a checkpoint: what follows has the same bits as if training had never stopped. If the checkpoint does
+ * Resumes from a checkpoint: later steps have the same bits as if training had never stopped. If the checkpoint does
  * not fit, nothing is changed.
  *
  * Errors are %ORTRAIN_CHECKPOINT_ERROR_MISMATCH for a checkpoint of another model, choice of parameters or optimizer,

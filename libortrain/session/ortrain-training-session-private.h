@@ -76,7 +76,7 @@ struct _OrtrainTrainingSession
   guint64 input_bytes;
 };
 
-/* Keeps what others ask for without the claim. */
+/* Stores values that others read without the claim. */
 void ortrain_training_session_note_scaler (OrtrainTrainingSession *self, const OrtrainScalerState *state);
 /* One for each run over the graphs, [ORTRAIN_N_TRAINING_RUNS]; on an error all are NULL. */
 gboolean ortrain_training_session_make_executors (OrtrainTrainingSession *self, OrtrainTrainingGraph *graph,
@@ -111,7 +111,7 @@ gboolean ortrain_training_session_weigh (OrtrainTrainingSession *self, OrtrainTe
 gboolean ortrain_training_session_write_weight (OrtrainTrainingSession *self, GError **error);
 /* A step was run, whose gradients wait for an update. */
 void ortrain_training_session_count_step (OrtrainTrainingSession *self);
-/* What an update multiplies the sum of the gradients by. */
+/* The factor by which an update multiplies the sum of the gradients. */
 double ortrain_training_session_get_mean_factor (OrtrainTrainingSession *self);
 
 /* ---- steps ---- */
@@ -146,7 +146,7 @@ gint64 ortrain_training_session_find_batch (OrtrainTrainingSession *self, Ortrai
 OrtrainMemoryPlan *ortrain_training_session_try_batch (OrtrainTrainingSession *self, OrtrainTensorDict *feeds,
                                                        gint64 batch, guint64 budget, gboolean any, gboolean offloads,
                                                        OrtrainPlanChoiceMemo *family, GError **error);
-/* Appends to an error of a budget that is too small what would help, and how much. */
+/* Appends to an error of a budget that is too small which options would help, and how much. */
 void ortrain_training_session_explain_budget (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, GError *error);
 /* Finds or creates the plan for these feeds, and binds them; where that fails, labels that are out of range are named first. */
 gboolean ortrain_training_session_bind_checked (OrtrainTrainingSession *self, OrtrainTrainingRun run,

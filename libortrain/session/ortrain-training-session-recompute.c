@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What a session computes again in the backward pass, and what else it could. */
+/* The values that a session recomputes in the backward pass, and the other candidates. */
 #include "session/ortrain-training-session-private.h"
 
 #include "budget/ortrain-recompute-report-private.h"
@@ -49,9 +49,10 @@ get_report (OrtrainTrainingSession *self, GHashTable **sizes)
  * ortrain_training_session_get_recompute_clusters:
  * @self: a session
  *
- * Lists what the backward pass can compute again instead of keeping it, and what of it it does, the largest saving first.
- * What a level above 0 computes again is decided for each plan; before one, nothing is listed as computed again. The bytes are those of the last plan, of a training step or of [method@TrainingSession.plan]; before one there are only
- * expressions.
+ * Lists the values that the backward pass can compute again instead of keeping them, and whether it does, the largest
+ * saving first. With a level above 0, the choice is made for each plan; before one, nothing is listed as computed
+ * again. The bytes are those of the last plan, of a training step or of [method@TrainingSession.plan]; before one there
+ * are only expressions.
  *
  * Returns: (transfer full): a list of [class@RecomputeCluster]
  */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Steps that are submitted to a device without waiting for what becomes of them.
+/* Steps that are submitted to a device without waiting for their outcome.
  *
- * A step is submitted whole: forward and backward, with or without an update. What the host would look at before an update
- * is looked at on the device: a fault, or a number that a StepGuard does not let pass, stays in the fault word, and updates
- * do nothing from there on, nor do those of a step that is submitted after it. When the host finds the fault, it puts
- * counters and buffers back to where they were before that step, and runs it again phase by phase, which ends as it does
- * where nothing is submitted ahead. */
+ * A step is submitted whole: forward and backward, with or without an update. The checks that the host would make
+ * before an update are made on the device: a fault, or a number that a StepGuard does not let pass, stays in the fault
+ * word, and updates do nothing from there on, nor do those of a step that is submitted after it. When the host finds
+ * the fault, it puts counters and buffers back to where they were before that step, and runs it again phase by phase,
+ * which ends as it does where nothing is submitted ahead. */
 #include "core/ortrain-log-private.h"
 #include "core/ortrain-trace-private.h"
 #include "model/ortrain-model-private.h"
@@ -72,7 +72,7 @@ ortrain_training_session_get_n_submitted (OrtrainTrainingSession *self)
 
 /* ---- submitting ---- */
 
-/* Copies of what an update, or a whole step, has found, and the mark after them. */
+/* Copies the results of an update, or of a whole step, and sets the mark after the copies. */
 static gboolean
 read_results (OrtrainTrainingSession *self, const OrtrainQueuedStep *step, GError **error)
 {
@@ -304,7 +304,7 @@ ortrain_training_session_run_train_and_update (OrtrainTrainingSession *self, Ort
          (updates || ortrain_training_session_run_optimizer_step (self, error));
 }
 
-/* ---- what became of them ---- */
+/* ---- outcomes ---- */
 
 static void
 rollback_counters (OrtrainTrainingSession *self, const OrtrainQueuedStep *step, guint64 n_more)

@@ -84,7 +84,8 @@ run_update_phase (OrtrainTrainingSession *self, double *norm, gint64 *broken, GE
   return TRUE;
 }
 
-/* An optimizer of the user may fail half way, or write what no training goes on with: then nothing has happened. */
+/* An optimizer of the user may fail half way, or write values with which training cannot continue: then nothing is
+ * changed. */
 static gboolean
 run_custom_update (OrtrainTrainingSession *self, double scale, GError **error)
 {
@@ -247,9 +248,9 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
  * option, an update that leaves a parameter with numbers that are not finite: the error names the parameter, which
  * keeps them; resume from a checkpoint.
  *
- * A device that computes by itself is not waited for, unless a handler of a phase is connected or the optimizer is one of
- * your own: what became of the update, an error about numbers that are not finite and the signal included, is then known to
- * the next call, and to every other method that uses the session.
+ * A device that computes by itself is not waited for, unless a handler of a phase is connected or the optimizer is one
+ * of your own: the outcome of the update, including an error about numbers that are not finite and the signal, is then
+ * known to the next call, and to every other method that uses the session.
  *
  * Other errors are %ORTRAIN_SESSION_ERROR_STATE if there are no gradients, those of the schedule and of an optimizer of
  * your own, after which no parameter has changed, and those of [error@DeviceError].

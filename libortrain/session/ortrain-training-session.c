@@ -271,7 +271,7 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
 /**
  * ortrain_training_session_new:
  * @model: a model
- * @options: what to train, and how
+ * @options: the options of the training
  * @error: return location for an error
  *
  * Creates a session: builds the gradient graph, and plans the memory of parameters, gradients and state. The model is
@@ -330,7 +330,7 @@ new_in_thread (GTask *task, gpointer source_object, gpointer task_data, GCancell
 /**
  * ortrain_training_session_new_async:
  * @model: a model
- * @options: what to train, and how; not to be changed until the session is there
+ * @options: the options of the training; not to be changed until the session is there
  * @cancellable: (nullable): a cancellable
  * @callback: (scope async): called when the session is there
  * @user_data: data for @callback
@@ -394,7 +394,7 @@ ortrain_training_session_get_model (OrtrainTrainingSession *self)
  * ortrain_training_session_get_options: (get-property options)
  * @self: a session
  *
- * Gets what the session was created with.
+ * Gets the options that the session was created with.
  *
  * Returns: (transfer none) (nullable): the value
  */
@@ -687,8 +687,8 @@ ortrain_training_session_class_init (OrtrainTrainingSessionClass *klass)
   /**
    * OrtrainTrainingSession:options: (getter get_options)
    *
-   * What the session was created with. The optimizer, its groups and the schedule may be changed between steps.
-   * Read-only.
+   * The options that the session was created with. The optimizer, its groups and the schedule may be changed between
+   * steps. Read-only.
    */
   properties[PROP_OPTIONS] = g_param_spec_object ("options", NULL, NULL, ORTRAIN_TYPE_TRAINING_OPTIONS, flags);
   /**
