@@ -65,7 +65,7 @@ find_sizes (const OrtrainValue *input)
     }
 }
 
-/* A dimension of an input, and what it might have to be. */
+/* A dimension of an input, and the sizes that it might need. */
 typedef struct
 {
   const OrtrainSpecializeInput *input;

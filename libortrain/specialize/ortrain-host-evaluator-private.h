@@ -11,8 +11,8 @@
 gboolean ortrain_evaluate_node (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs,
                                 OrtrainHostContext *context, GError **error);
 /* The same within a number of operations, as the kernel counts its own: PLAN_ERROR_BUDGET, and nothing ran, if it takes
- * more. operations: what it takes; 0 where no kernel counts. consumed: [n_inputs], that the first output may be written
- * over where the kernel can; it is then another reference to that tensor. */
+ * more. operations: the number needed; 0 where no kernel counts. consumed: [n_inputs], that the first output may be
+ * written over where the kernel can; it is then another reference to that tensor. */
 gboolean ortrain_evaluate_node_within (OrtrainNode *node, OrtrainTensor *const *inputs, const gboolean *consumed,
                                        OrtrainTensor **outputs, guint64 max_operations, guint64 *operations,
                                        GError **error);

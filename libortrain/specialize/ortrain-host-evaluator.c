@@ -255,7 +255,7 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, const gboolean *con
   return ok;
 }
 
-/* What inference found already, of operators that need no kernel. */
+/* Takes results that inference found already, for operators that need no kernel. */
 static gboolean
 take_inferred (const OrtrainNode *node, OrtrainTensor **outputs)
 {

@@ -33,7 +33,7 @@ OrtrainGraph *ortrain_specialize (OrtrainGraph *graph, const OrtrainSpecializeIn
 OrtrainGraph *ortrain_specialize_deciding (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs,
                                            GError **error);
 
-/* What folding one graph may take, and what it took: bytes of results, elements read and written, operations of
+/* The limits of folding one graph, and the amounts used: bytes of results, elements read and written, operations of
  * kernels. */
 typedef struct
 {

@@ -83,7 +83,7 @@ ortrain_specialize_find_shape_inputs (OrtrainGraph *graph)
   return inputs;
 }
 
-/* Whether a node takes what an input holds when a plan is made. is_host: its outputs decide shapes */
+/* Whether a node reads the contents of an input when a plan is made. is_host: its outputs decide shapes */
 static gboolean
 takes_contents (const OrtrainUse *use, gboolean is_host)
 {
