@@ -11,7 +11,7 @@
 /* The structures of DLPack, as its stable ABI has them (the unversioned form, which everybody speaks). */
 #define DEVICE_CPU 1
 
-/* What a tensor's device is called there; type 0: it has none. */
+/* DLPack's numbers of a tensor's device; type 0: it has none. */
 static void
 get_device (OrtrainTensor *self, gint32 *type, gint32 *id)
 {
@@ -108,7 +108,7 @@ copy_strided (OrtrainDType dtype, const ForeignTensor *t, const guint8 *data, GE
  * ([method@Tensor.to_device]). Elements on a device are never copied: they have to be row-major. This waits for work
  * that was submitted to the default stream of the device (with CUDA: the legacy default stream) before. A producer that
  * computes on other streams has to make that one wait for them first, as it does when it is asked for a DLPack tensor
- * for stream 1; see [method@Tensor.synchronize] for what it writes later.
+ * for stream 1; see [method@Tensor.synchronize] for later writes.
  *
  * Returns: (transfer full): the tensor; %NULL with an [error@TensorError]
  */
@@ -294,7 +294,7 @@ ortrain_tensor_to_dlpack (OrtrainTensor *self, GError **error)
  * @type: (out): return location for the `DLDeviceType`
  * @id: (out): return location for the number of the device among those of its type
  *
- * What DLPack calls the tensor's device: 1 and 0 for the host.
+ * DLPack's numbers of the tensor's device: 1 and 0 for the host.
  *
  * Returns: %TRUE, or %FALSE if it has no name for the device, or the tensor was released
  */

@@ -11,7 +11,7 @@
 /**
  * OrtrainStorage:
  *
- * A block of memory that tensors share: what [property@Tensor:storage] is.
+ * A block of memory that tensors share, see [property@Tensor:storage].
  *
  * Memory is large, and garbage collectors notice late that an object is unused: [method@Storage.release] frees it at
  * once. `GBytes` and DLPack tensors of the same memory keep it alive until they are freed themselves.
@@ -44,7 +44,7 @@ struct _OrtrainMemory
 {
   gatomicrefcount ref_count;
   MemoryKind kind;
-  gpointer data; /* its address; of foreign memory, what destroy gets */
+  gpointer data; /* its address; for foreign memory, the argument of destroy */
   union
   {
     gsize size;             /* of a mapping, and of a device's memory */
@@ -354,7 +354,7 @@ owner_free (gpointer data)
  * @address: the address of the first byte
  * @n_bytes: the size in bytes
  * @writable: whether the bytes may be changed
- * @owner: (nullable): what keeps the memory alive, or %NULL if it lives forever
+ * @owner: (nullable): the object that keeps the memory alive, or %NULL if it lives forever
  *
  * Creates a storage for somebody else's memory, without copying it. A copy of @owner is kept until the memory is no
  * longer used; it may be dropped on any thread.

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* What looks at single elements: scalars, casts, argmax. An element is read into the widest type of its kind, so that
- * no conversion passes through a type that would lose something. */
+/* Functions that read single elements: scalars, casts, argmax. An element is read into the widest type of its kind, so
+ * that no conversion passes through a type that would lose something. */
 
 typedef enum
 {
@@ -217,7 +217,7 @@ ortrain_dtype_is_convertible (OrtrainDType dtype)
 void
 ortrain_convert_elements (OrtrainDType from, gconstpointer data, OrtrainDType to, gpointer out, gint64 n, double scale)
 {
-  /* what loaders do for each batch */
+  /* the conversion that loaders do for each batch */
   if (from == ORTRAIN_DTYPE_UINT8 && to == ORTRAIN_DTYPE_FLOAT32)
     for (gint64 i = 0; i < n; i++)
       ((float *) out)[i] = (float) (((const guint8 *) data)[i] * scale);

@@ -10,7 +10,7 @@
  * counted; may be used from any thread. */
 typedef struct _OrtrainTensorDevice OrtrainTensorDevice;
 
-#define ORTRAIN_TENSOR_HOST "cpu" /* what users call the host */
+#define ORTRAIN_TENSOR_HOST "cpu" /* the host's name for users */
 
 typedef struct
 {
@@ -18,8 +18,8 @@ typedef struct
   void (*free) (gpointer data, gpointer address, gsize n_bytes);
   /* From and to the host, or within the device; the bytes are there when it returns. */
   gboolean (*copy) (gpointer data, gpointer destination, gconstpointer source, gsize n_bytes, GError **error);
-  /* What other libraries have submitted to the default stream of the device has run when it returns. NULL: the device has
-   * no such stream. */
+  /* Waits for the work that other libraries have submitted to the default stream of the device. NULL: the device has no
+   * such stream. */
   gboolean (*await_others) (gpointer data, GError **error);
   /* Whether an address is in the memory of the device. NULL: it cannot be told. */
   gboolean (*has_address) (gpointer data, gconstpointer address);
@@ -29,7 +29,7 @@ typedef struct
 struct _OrtrainTensorDevice
 {
   gatomicrefcount ref_count;
-  const char *name;    /* what users call it; interned */
+  const char *name;    /* its name for users; interned */
   gboolean reads_host; /* the host reads and writes its memory at the same addresses */
   gint32 type, id;     /* of DLPack; type 0: it has none */
   const OrtrainTensorDeviceFuncs *funcs;

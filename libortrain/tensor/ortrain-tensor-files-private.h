@@ -4,8 +4,8 @@
 #include "core/ortrain-file-writer-private.h"
 #include "tensor/ortrain-tensor-dict.h"
 
-/* The formats themselves, on bytes. All of them check every size before they take memory, and copy only what they
- * must (misaligned, compressed, other byte order). */
+/* The formats themselves, on bytes. All of them check every size before they take memory, and copy only if they must
+ * (misaligned, compressed, other byte order). */
 
 OrtrainTensor *ortrain_npy_parse (GBytes *bytes, GError **error);
 /* Everything before the elements; a multiple of 64 bytes. NULL and an error if NumPy has no name for the type. */

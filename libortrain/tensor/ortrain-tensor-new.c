@@ -13,7 +13,7 @@
 
 #define MAX_COPIED_BYTES 256
 
-/* What a tensor of this type and shape takes. Everything that creates a tensor comes through here. */
+/* The elements and bytes of a tensor of this type and shape. Every function that creates a tensor calls this. */
 static gboolean
 measure (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gint64 *n_elements, gsize *n_bytes, GError **error)
 {
@@ -180,7 +180,7 @@ ortrain_tensor_new_for_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_di
     return NULL;
   if ((gsize) data % alignment_of (dtype) != 0)
     {
-      /* a small one takes less memory as a copy than what a later copy needs */
+      /* a copy of a small one takes less memory than a later aligned copy would */
       OrtrainStorage *storage = n_bytes <= MAX_COPIED_BYTES ? ortrain_storage_new_copy (data, n_bytes, error)
                                                             : ortrain_storage_new_aligned (bytes, 256, error);
       return storage != NULL ? ortrain_tensor_take (dtype, dims, n_dims, n_elements, n_bytes, storage, 0) : NULL;
@@ -195,7 +195,7 @@ ortrain_tensor_new_for_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_di
  * @n_dims: the rank
  * @address: the address of the first element
  * @writable: whether the elements may be changed
- * @owner: (nullable): what keeps the memory alive, or %NULL if it lives forever
+ * @owner: (nullable): the object that keeps the memory alive, or %NULL if it lives forever
  * @error: return location for an error
  *
  * Creates a tensor for somebody else's memory, without a copy. The memory must be row-major; its size cannot be

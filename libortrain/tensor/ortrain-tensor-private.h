@@ -50,7 +50,7 @@ gboolean ortrain_tensor_is_exclusive (OrtrainTensor *self);
 /* Another tensor in the same memory, of the host, which stays when this one is released; NULL if that is not
  * possible. */
 OrtrainTensor *ortrain_tensor_snapshot (OrtrainTensor *self);
-/* Real numbers and booleans: what can be converted. */
+/* Real numbers and booleans: the types that can be converted. */
 gboolean ortrain_dtype_is_convertible (OrtrainDType dtype);
 /* As ortrain_tensor_cast; each element is multiplied with scale on the way (in double precision) unless that is 1. */
 void ortrain_convert_elements (OrtrainDType from, gconstpointer data, OrtrainDType to, gpointer out, gint64 n,

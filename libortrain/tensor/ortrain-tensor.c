@@ -20,8 +20,8 @@
  * [method@Tensor.reshape] and [method@Tensor.slice_rows] share the storage.
  *
  * The memory may be that of another device, see [property@Tensor:device]. Sessions on that device read and write it
- * without a copy. What needs the elements on the host copies them ([method@Tensor.get_scalar], [method@Tensor.copy],
- * [method@Tensor.save_npy]), or fails with %ORTRAIN_TENSOR_ERROR_DEVICE:
+ * without a copy. Methods that need the elements on the host copy them ([method@Tensor.get_scalar],
+ * [method@Tensor.copy], [method@Tensor.save_npy]), or fail with %ORTRAIN_TENSOR_ERROR_DEVICE:
  *
  * ```python
  * x = Ortrain.Tensor(np.zeros((2, 3), np.float32)).to_device("cpu")    # stays there from run to run
@@ -495,9 +495,10 @@ ortrain_tensor_dup_ints (OrtrainTensor *self, gsize *n)
  * @self: a tensor
  * @error: return location for an error
  *
- * The contents as bytes, without a copy. The bytes keep the memory; they change when the tensor is written to. What the
- * host cannot read, as it is on another [property@Tensor:device], is copied. It fails with %ORTRAIN_TENSOR_ERROR_CHANGED
- * once the file that a tensor is mapped from was changed; bytes that were given out before it was are then lost, too.
+ * The contents as bytes, without a copy. The bytes keep the memory; they change when the tensor is written to. Contents
+ * that the host cannot read, as they are on another [property@Tensor:device], are copied. It fails with
+ * %ORTRAIN_TENSOR_ERROR_CHANGED once the file that a tensor is mapped from was changed; bytes that were given out
+ * before it was are then lost, too.
  *
  * Returns: (transfer full): the bytes, or %NULL with an [error@TensorError]
  */
@@ -612,7 +613,7 @@ ortrain_tensor_equal (OrtrainTensor *self, OrtrainTensor *other)
  * @self: a tensor
  *
  * Drops the reference to the storage now, without waiting for a garbage collector. The memory is freed once no other
- * tensor, and nothing that was handed out, uses it. Type and shape stay; what needs the contents fails with
+ * tensor, and nothing that was handed out, uses it. Type and shape stay; methods that need the contents fail with
  * %ORTRAIN_TENSOR_ERROR_RELEASED. A second call does nothing.
  */
 void
