@@ -13,7 +13,7 @@ G_BEGIN_DECLS
  * @ORTRAIN_CLASSIFICATION_MEASURE_RECALL: how many of those that belong to a class are taken for it
  * @ORTRAIN_CLASSIFICATION_MEASURE_F1: the harmonic mean of precision and recall
  *
- * What a [class@ClassificationMetric] computes.
+ * The values that a [class@ClassificationMetric] can compute.
  */
 typedef enum
 {

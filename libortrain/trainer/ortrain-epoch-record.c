@@ -67,8 +67,8 @@ ortrain_epoch_record_class_init (OrtrainEpochRecordClass *klass)
   /**
    * OrtrainEpochRecord:loss: (getter get_loss)
    *
-   * The mean over the training steps, by what counts in each of them, see [method@TrainingSession.get_step_weight].
-   * Read-only.
+   * The mean over the training steps, weighted by the elements that count in each of them, see
+   * [method@TrainingSession.get_step_weight]. Read-only.
    */
   properties[PROP_LOSS] =
       ortrain_field_at (g_param_spec_double ("loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),
@@ -76,7 +76,7 @@ ortrain_epoch_record_class_init (OrtrainEpochRecordClass *klass)
   /**
    * OrtrainEpochRecord:validation-loss: (getter get_validation_loss)
    *
-   * The mean over what counts in the validation data; not a number where nothing does. Read-only.
+   * The mean over the elements that count in the validation data; NaN if none does. Read-only.
    */
   properties[PROP_VALIDATION_LOSS] =
       ortrain_field_at (g_param_spec_double ("validation-loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),

@@ -227,7 +227,7 @@ typedef struct
   OrtrainFit *fit;
 } Resumption;
 
-/* Reads what the trainer kept, before the session is changed. */
+/* Reads the trainer's values, before the session is changed. */
 static gboolean
 read_metadata (GVariant *metadata, gpointer data, GError **error)
 {

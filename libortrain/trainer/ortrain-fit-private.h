@@ -44,7 +44,7 @@ typedef struct
   Ahead ahead[MAX_AHEAD]; /* the oldest comes first */
   guint n_ahead;
   GPtrArray *logs;      /* of OrtrainTrainingLog * */
-  gboolean is_shown;    /* the display has what it begins with */
+  gboolean is_shown;    /* the display has its summary */
   gint64 shown;         /* when it last got a progress, in microseconds */
   gboolean is_measured; /* the speed is, from a moment and a number of items on */
   double measured_since, measured_items;

@@ -6,7 +6,7 @@
 
 /* The name, or, if it is NULL, that of the class. */
 const char *ortrain_metric_get_title (OrtrainMetric *self);
-/* An output of the model, as float64, and what it should be, as `dtype`, on the host. */
+/* An output of the model, as float64, and its target, as `dtype`, on the host. */
 gboolean ortrain_metric_fetch_operands (OrtrainMetric *self, OrtrainTensorDict *outputs, const char *output,
                                         OrtrainTensorDict *batch, const char *target, OrtrainDType dtype,
                                         OrtrainTensor **values, OrtrainTensor **wanted, GError **error);

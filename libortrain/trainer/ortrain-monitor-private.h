@@ -14,7 +14,8 @@ typedef struct
   gboolean lower_is_better;
 } OrtrainMonitor;
 
-/* What the trainer's property names: ORTRAIN_SESSION_ERROR_OPTION, and no change, if its epochs will not have that. */
+/* Takes the value that the trainer's property names: ORTRAIN_SESSION_ERROR_OPTION, and no change, if its epochs will
+ * not have it. */
 gboolean ortrain_monitor_take (OrtrainMonitor *self, OrtrainTrainer *trainer, GError **error);
 void ortrain_monitor_clear (OrtrainMonitor *self);
 /* The value of an epoch; not a number if it has none. */

@@ -4,9 +4,9 @@
 #include "trainer/ortrain-epoch-record.h"
 #include "trainer/ortrain-progress.h"
 
-/* A training on an output of the program: what begins, one line that is drawn again and again, a line for each epoch.
- * Without a terminal, plain lines. Used on the context that owns the trainer; the command compiles it too, for lines of its
- * own in between. */
+/* A training on an output of the program: a summary, one line that is drawn again and again, a line for each epoch.
+ * Without a terminal, plain lines. Used on the context that owns the trainer; the command compiles it too, for lines of
+ * its own in between. */
 typedef struct
 {
   int fd;

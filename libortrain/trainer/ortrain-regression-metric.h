@@ -12,7 +12,7 @@ G_BEGIN_DECLS
  * @ORTRAIN_REGRESSION_MEASURE_R2: the coefficient of determination: 1 - sum of squared errors / sum of squared distances of
  *   the targets from their mean
  *
- * What a [class@RegressionMetric] computes.
+ * The values that a [class@RegressionMetric] can compute.
  */
 typedef enum
 {

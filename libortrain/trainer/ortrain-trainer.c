@@ -221,7 +221,7 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:seed: (getter get_seed) (setter set_seed)
    *
-   * What the orders of the items depend on. Default: 0.
+   * The seed of the orders of the items. Default: 0.
    */
   properties[PROP_SEED] = ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainTrainer, seed), 0, G_MAXUINT64, 0);
 
@@ -602,7 +602,7 @@ ortrain_trainer_read_batch (OrtrainTrainer *self, OrtrainDataLoader *loader, GEr
  * ortrain_trainer_get_seed: (get-property seed)
  * @self: the object
  *
- * Gets what the orders of the items depend on.
+ * Gets the seed of the orders of the items.
  *
  * Returns: the value
  */
@@ -618,7 +618,7 @@ ortrain_trainer_get_seed (OrtrainTrainer *self)
  * @self: the object
  * @seed: the new value
  *
- * Sets what the orders of the items depend on.
+ * Sets the seed of the orders of the items.
  */
 void
 ortrain_trainer_set_seed (OrtrainTrainer *self, guint64 seed)

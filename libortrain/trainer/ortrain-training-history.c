@@ -157,7 +157,7 @@ ortrain_training_history_class_init (OrtrainTrainingHistoryClass *klass)
   /**
    * OrtrainTrainingHistory:best-value: (getter get_best_value)
    *
-   * What [property@Trainer:monitor] names, in the best epoch. Read-only.
+   * The value that [property@Trainer:monitor] names, in the best epoch. Read-only.
    */
   properties[PROP_BEST_VALUE] = g_param_spec_double ("best-value", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
   /**
@@ -344,7 +344,8 @@ ortrain_training_history_get_best_epoch (OrtrainTrainingHistory *self)
  * ortrain_training_history_get_best_value: (get-property best-value)
  * @self: a history
  *
- * Gets what [property@Trainer:monitor] names, in the best epoch: the smallest loss, the largest accuracy and so on.
+ * Gets the value that [property@Trainer:monitor] names, in the best epoch: the smallest loss, the largest accuracy and
+ * so on.
  *
  * Returns: the value; not a number if there was no epoch
  */
