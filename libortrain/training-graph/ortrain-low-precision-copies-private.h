@@ -3,8 +3,8 @@
 
 #include "training-graph/ortrain-training-graph-private.h"
 
-/* Parameters in two types. With master weights, a parameter is float32, and what operators read in 16 bits is a copy of
- * it, which the session holds and each update writes: it is rounded once for each update, not once for each use. Without
+/* Parameters in two types. With master weights, a parameter is float32, and operators read a copy of it in 16 bits,
+ * which the session holds and each update writes: it is rounded once for each update, not once for each use. Without
  * them, the parameter itself is of 16 bits. */
 
 /* Parameters that are stored in 16 bits become float32, followed by a Cast. */
@@ -16,6 +16,6 @@ gboolean ortrain_low_precision_copies_narrow (OrtrainGraph *graph, GArray *param
 /* In a graph of the same parameters. */
 gboolean ortrain_low_precision_copies_narrow_as (OrtrainGraph *graph, const GArray *parameters, GError **error);
 
-/* What casts of parameters to 16 bits give becomes values that the session holds; notes them in parameters, or, where
- * that has been done, takes the same names. */
+/* The results of casts of parameters to 16 bits become values that the session holds; notes them in parameters, or,
+ * where that has been done, takes the same names. */
 gboolean ortrain_low_precision_copies_hold (OrtrainGraph *graph, GArray *parameters, GError **error);

@@ -30,7 +30,7 @@ ortrain_node_is_without_kernel (const OrtrainNode *node, const OrtrainProvider *
 OrtrainBlock
 ortrain_node_find_block (const OrtrainNode *node)
 {
-  /* What a device lacks runs on the host. */
+  /* Nodes without a kernel on the device run on the host. */
   const OrtrainProvider *provider = ortrain_provider_get_host ();
   const OrtrainOpDef *row = ortrain_ops_lookup (node->domain, node->op_type);
   if (row != NULL && row->unsupported != NULL)

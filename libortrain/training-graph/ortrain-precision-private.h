@@ -18,6 +18,6 @@ gboolean ortrain_precision_apply (OrtrainGraph *graph, OrtrainTrainingOptions *o
 
 /* Whether a model has weights in float16, whose gradients need a scaled loss. */
 gboolean ortrain_precision_has_fp16 (OrtrainGraph *graph);
-/* Refuses what cannot be had together. */
+/* Refuses combinations that are not possible. */
 gboolean ortrain_precision_check (OrtrainGraph *graph, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule,
                                   GError **error);

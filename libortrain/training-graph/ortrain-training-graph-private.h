@@ -8,8 +8,8 @@
 #include "options/ortrain-training-options.h"
 #include "transform/ortrain-plan-context-private.h"
 
-/* What a session trains: the model's graph with roles for its initializers, ties resolved, and from it the training
- * graph (losses, gradients, batch normalisation and dropout as they train) and the graphs for evaluation. */
+/* The graphs of a training session: the model's graph with roles for its initializers, ties resolved, and from it the
+ * training graph (losses, gradients, batch normalisation and dropout as they train) and the graphs for evaluation. */
 
 typedef struct
 {
@@ -66,9 +66,9 @@ typedef struct
   GPtrArray *counts;             /* of OrtrainLossCount, one for each loss */
   char *loss;                    /* name of the trained scalar in `training` */
   char *loss_weight;             /* name of the weight of a step, in the type of the loss; or NULL */
-  char *scalars;                 /* names of what an update reads in `training`, or NULL … */
+  char *scalars;                 /* names of the values that an update reads in `training`, or NULL … */
   char *loss_scale;              /* … of the factor of the loss, and of … */
-  char *good_steps, *overflows;  /* … what the scaler counts; or NULL */
+  char *good_steps, *overflows;  /* … the counts of the scaler; or NULL */
   char *tolerated;               /* … also overflows at which the scale stays; or NULL */
   char *norm;                    /* … and of its results: the norm of all gradients, or NULL; */
   char *broken, *broken_at_once; /* the first parameter that is not finite after the update, or after the backward pass,
@@ -83,8 +83,8 @@ typedef struct
   GStrv notes;                       /* for people: decisions about the losses and the outputs */
 } OrtrainTrainingGraph;
 
-/* model_graph is not changed. padding_rows: what ortrain_padding_rows_find() gave; the options go before it. detached: what
- * ortrain_stop_gradient_find_detached() gave, or NULL. provider: that will run it, or NULL. */
+/* model_graph is not changed. padding_rows: the result of ortrain_padding_rows_find(); the options take precedence over
+ * it. detached: the result of ortrain_stop_gradient_find_detached(), or NULL. provider: that will run it, or NULL. */
 OrtrainTrainingGraph *ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options,
                                                   const OrtrainUpdateRule *rule, GHashTable *padding_rows,
                                                   GHashTable *detached, const OrtrainProvider *provider,

@@ -43,8 +43,9 @@ insert_form (OrtrainGraph *graph, OrtrainNode *node, const char *domain, const c
 /* On nodes that the file has in training form. */
 #define TRAINING_FORM "training_form"
 
-/* A file may have been written in training form. Whether layers train is said by what a session does, a training step
- * or an evaluation, and by its options: the graph that both are built from has its layers in inference form. */
+/* A file may have been written in training form. Whether layers train depends on the call, a training step or an
+ * evaluation, and on the options of the session: the graph that both are built from has its layers in inference
+ * form. */
 static gboolean
 put_in_inference_form (OrtrainGraph *graph, GError **error)
 {
@@ -77,7 +78,7 @@ put_in_inference_form (OrtrainGraph *graph, GError **error)
   return TRUE;
 }
 
-/* Evaluation computes what the exported file computes, which is written as it was read: batch normalisation in training
+/* Evaluation computes the same as the exported file, which is written as it was read: batch normalisation in training
  * form with the statistics of the batch. */
 static gboolean
 put_in_file_form (OrtrainGraph *graph, GError **error)
@@ -102,8 +103,9 @@ put_in_file_form (OrtrainGraph *graph, GError **error)
 
 /* ---- how layers behave while training ---- */
 
-/* A layer with running statistics → its training form, whose outputs from 1 on are the next statistics, and then what
- * its gradient needs. A buffer that several nodes share is updated by them in order; the last update is kept. */
+/* A layer with running statistics → its training form, whose outputs from 1 on are the next statistics, and then the
+ * values that its gradient needs. A buffer that several nodes share is updated by them in order; the last update is
+ * kept. */
 static gboolean
 train_statistics (OrtrainGraph *graph, GHashTable *current, OrtrainNode *node, GError **error)
 {

@@ -3,9 +3,9 @@
 
 #include "training-graph/ortrain-training-graph-private.h"
 
-/* Behind the gradients: nodes that move the parameters by them. Those of the phase `update` run in optimizer_step.
- * Where updates are immediate, a node runs in the backward pass, as soon as its gradients are there, which then need no
- * buffer of their own. Optimizers of users move parameters outside of the graph, which only has the norm for them. */
+/* Nodes after the gradients, which update the parameters. Those of the phase `update` run in optimizer_step. Where
+ * updates are immediate, a node runs in the backward pass, as soon as its gradients are complete, which then need no
+ * buffer of their own. Optimizers of users update parameters outside of the graph, which only has the norm for them. */
 
 /* The settings of updates as they are when a session is created, or its first fit begins; options and optimizers may
  * change afterwards. has_fp16: the model has parameters in float16. when AUTO: undecided. */

@@ -303,7 +303,7 @@ add_norm (Building *building, GError **error)
   return TRUE;
 }
 
-/* Behind the norm: the next scale of the loss. */
+/* After the norm: computes the next scale of the loss. */
 static gboolean
 add_loss_scale (Building *building, GError **error)
 {
