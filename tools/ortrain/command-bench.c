@@ -33,7 +33,7 @@ get_device_memory (void)
   return used;
 }
 
-/* What all devices have counted, where there is something. */
+/* The counts of all devices that have any. */
 static void
 add_counters (JsonBuilder *builder)
 {

@@ -70,7 +70,7 @@ check_writable (const char *path, GError **error)
   return FALSE;
 }
 
-/* What the user typed, with --resume: the words before the options are parsed out of them. */
+/* The command as typed, with --resume: built before the options are parsed out of the words. */
 static char *
 make_command (int argc, char *argv[])
 {

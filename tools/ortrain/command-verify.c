@@ -43,7 +43,7 @@ compare (OrtrainTensor *found, OrtrainTensor *expected, char **why)
   return ONNX_TEST_PASS;
 }
 
-/* What a library may not have yet is refused, with the reason; what it has must be right. */
+/* Features that a library may not have yet are refused, with the reason; those that it has must be right. */
 static gboolean
 is_unsupported (const GError *error)
 {

@@ -60,7 +60,7 @@ find_meant (const GOptionEntry *entries, const char *name)
   return nearest;
 }
 
-/* Says what may have been meant instead of an option that there is not: the last word of the message. */
+/* Suggests an option in place of an unknown one: the last word of the message. */
 static ExitStatus
 refuse_words (const Command *command, const GOptionEntry *entries, const GError *error)
 {

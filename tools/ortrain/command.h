@@ -4,7 +4,7 @@
 #include <json-glib/json-glib.h>
 #include <ortrain.h>
 
-/* A subcommand of `ortrain`. run gets what follows the subcommand's name, as g_option_context_parse leaves it. */
+/* A subcommand of `ortrain`. run gets the words after the subcommand's name, as g_option_context_parse leaves them. */
 typedef enum
 {
   EXIT_OK = 0,
@@ -65,14 +65,14 @@ gboolean command_set_budget (GObject *options, const char *text, GError **error)
 gboolean command_set_device_index (GObject *options, gint index, GError **error);
 /* options: training or session options. Sets no memory pattern, and these options of the arena. */
 void command_set_arena (GObject *options, const char *config);
-gboolean command_is_threads (gint threads); /* what --threads may be; 0: not given, or all cores */
+gboolean command_is_threads (gint threads); /* whether it is valid for --threads; 0: not given, or all cores */
 gboolean command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when, GError **error);
 /* Where nobody said when: nothing here looks at gradients. They are kept on a device without a budget, where all parameters are
  * updated at once then; a Trainer looks at its memory, too. After provider and budget are set. */
 void command_choose_immediate_updates (OrtrainTrainingOptions *options);
-/* when, folder: NULL for what the environment says. */
+/* when, folder: NULL for the environment's setting. */
 gboolean command_set_offload (OrtrainTrainingOptions *options, const char *when, const char *folder, GError **error);
-/* level: -1 for what the environment says; config: NULL likewise. */
+/* level: -1 for the environment's setting; config: NULL likewise. */
 gboolean command_set_recompute (OrtrainTrainingOptions *options, gint level, const char *config, GError **error);
 /* form: "table", "details" or "json"; the plan is of the feeds. */
 char *command_make_recompute_report (OrtrainTrainingSession *session, OrtrainTensorDict *feeds, OrtrainMemoryPlan *plan,
@@ -96,10 +96,10 @@ void command_explain_loss (GError *error);
 char **command_split_shape (OrtrainValue *value);
 /* name → whether the size is that of the batch: the dimension stands first in an input, and never after another one */
 GHashTable *command_find_open_dims (GListModel *inputs);
-/* Sizes for what the shapes of a model's inputs leave open. */
+/* Sizes of dimensions that the shapes of a model's inputs leave open. */
 typedef struct
 {
-  gint batch; /* of the dimensions that stand first; 0: the default, or what the model takes */
+  gint batch; /* of first dimensions; 0: the default, or the size that the model takes */
   gint default_batch;
   gint seq;       /* of the others; 0: 64, or the first size that the model takes */
   char **dims;    /* "NAME=SIZE" each, for single dimensions; or NULL */

@@ -21,7 +21,7 @@ typedef struct
   guint channels, height, width;
 } Size;
 
-/* What a picture has to be for an input [batch, channels, height, width]. */
+/* The size of a picture for an input [batch, channels, height, width]. */
 static gboolean
 find_size (OrtrainValue *input, const ImageSettings *settings, Size *size, GError **error)
 {

@@ -3,7 +3,7 @@
 
 #include <ortrain.h>
 
-/* What train, eval and run are told about pictures. Zeroed but for `crop`. */
+/* The options of train, eval and run for pictures. Zeroed but for `crop`. */
 typedef struct
 {
   char *size; /* --image-size: WIDTHxHEIGHT, for models that leave it open */
@@ -46,7 +46,8 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (ImageSettings, image_settings_clear)
  * none yet, it gets them. */
 OrtrainDataset *image_open_folder (const char *path, OrtrainGraph *graph, const char *target,
                                    const ImageSettings *settings, OrtrainCsvFormat *format, GError **error);
-/* The dataset with what the settings do to its pictures, for training or else. The same one if that is nothing. */
+/* The dataset with the transforms of the settings applied to its pictures, for training or for evaluation. The same one
+ * if there are no transforms. */
 OrtrainDataset *image_transform (OrtrainDataset *dataset, OrtrainGraph *graph, const ImageSettings *settings,
                                  gboolean training, guint64 seed, GError **error);
 /* A picture for this input of the model: [1, channels, height, width]. */

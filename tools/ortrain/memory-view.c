@@ -127,7 +127,7 @@ memory_view_update (MemoryView *self, OrtrainMemoryReport *report)
         self->reports[i] = ortrain_memory_report_copy (report);
         self->latest = i;
       }
-  /* Two phases that touch are reported at once: what the second one says may have to stay for long. */
+  /* Two phases that touch are reported at once: the report of the second one may stay for long. */
   if (g_get_monotonic_time () - self->drawn >= INTERVAL)
     draw (self);
   else if (self->timeout == 0)

@@ -14,7 +14,7 @@ typedef struct
   guint latest;                                       /* of them */
   guint n_lines;                                      /* on the screen, above the cursor */
   gint64 drawn;                                       /* when, in microseconds */
-  guint timeout;                                      /* that will draw what came too soon, or 0 */
+  guint timeout;                                      /* that will draw a report that came too soon, or 0 */
 } MemoryView;
 
 void memory_view_init (MemoryView *self);

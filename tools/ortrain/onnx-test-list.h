@@ -3,7 +3,7 @@
 
 #include <gio/gio.h>
 
-/* The file onnx-tests, which is part of the program: what each of ONNX's tests has to come to. */
+/* The file onnx-tests, which is part of the program: the expected result of each of ONNX's tests. */
 
 typedef enum
 {

@@ -179,7 +179,7 @@ print_number (const char *name, const char *format, double a, double b)
   print_row (name, x, y, z, share);
 }
 
-/* Its end says more than its middle: what a node has computed. width: in characters */
+/* Keeps the end rather than the middle, since the end names the computation of a node. width: in characters */
 static char *
 shorten (const char *name, glong width)
 {

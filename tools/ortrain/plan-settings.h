@@ -3,7 +3,7 @@
 
 #include "command.h"
 
-/* What decides a plan of training a model, from the command line. */
+/* The settings of a training plan, from the command line. */
 typedef struct
 {
   char *batch, *immediate, *precision, *state, *budget_text, *config, *offload, *output, *loss; /* as typed, or NULL */

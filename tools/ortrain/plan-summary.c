@@ -33,7 +33,7 @@ plan_summary_free (PlanSummary *self)
 typedef struct
 {
   const char *file;
-  const char *wrong; /* the first member that is missing or not what it should be; or NULL */
+  const char *wrong; /* the first member that is missing or malformed; or NULL */
 } Reading;
 
 static JsonNode *

@@ -3,7 +3,7 @@
 
 #include <json-glib/json-glib.h>
 
-/* What a comparison needs of a plan, from the JSON that `ortrain plan --json` prints. */
+/* The parts of a plan that a comparison needs, from the JSON that `ortrain plan --json` prints. */
 
 #define PLAN_SUMMARY_N_PERSISTENT 4
 extern const char *const plan_summary_persistent[PLAN_SUMMARY_N_PERSISTENT]; /* categories */

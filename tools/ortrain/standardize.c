@@ -164,7 +164,7 @@ standardize_load (OrtrainModel *model, const char *checkpoint, GError **error)
 {
   g_autoptr (GArray) inputs = find_inputs (ortrain_model_get_file_graph (model));
   if (inputs->len == 0)
-    return NULL; /* nor read what may be large */
+    return NULL; /* nor read large contents */
   g_autoptr (OrtrainCheckpoint) loaded = ortrain_checkpoint_load (checkpoint, error);
   GBytes *bytes = loaded != NULL ? ortrain_checkpoint_get_file (loaded, "model.onnx") : NULL;
   /* a model with external data is not ours: it cannot be read from here */

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <ortrain.h>
 
-/* What --schedule, --warm-up and --plateau-… of `ortrain train` name. */
+/* The schedule of --schedule, --warm-up and --plateau-… of `ortrain train`. */
 
 /* "100" updates, or "2epochs", in which case n_updates is 0 for now. */
 gboolean train_schedule_parse_warm_up (const char *text, gint64 *n_updates, double *n_epochs);
@@ -33,7 +33,7 @@ typedef struct
         "Epochs without an improvement that it waits for (10)", "N"                                                    \
   }
 
-/* warm_up: steps; -1: what the schedule has by itself */
+/* warm_up: steps; -1: the schedule's own default */
 OrtrainLrSchedule *train_schedule_make (const char *name, guint64 n_steps, gint64 warm_up, const TrainPlateau *plateau,
                                         GError **error);
 
