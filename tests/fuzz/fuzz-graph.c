@@ -259,7 +259,7 @@ add_input (Maker *self, const char *what, OrtrainDType dtype, const OrtrainCaseO
   return ortrain_graph_new_input (self->graph, name, dtype, dims, kind == 7 ? -1 : (gint) operand->rank);
 }
 
-/* Behind a Reshape by a fed shape, nothing is known of it but that there are so many elements. */
+/* After a Reshape to a fed shape, only the number of its elements is known. */
 static OrtrainValue *
 hide_shape (Maker *self, OrtrainValue *value)
 {
