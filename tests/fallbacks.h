@@ -9,7 +9,7 @@
  *
  * Up to the end of the block, a refusal is then no error under ORTRAIN_CUDA_STRICT either. Strict mode holds for all that has no such
  * line. No other thread may read the environment meanwhile. */
-typedef char *TestFallbacks; /* what ORTRAIN_CUDA_STRICT was; NULL: it was not set */
+typedef char *TestFallbacks; /* the old value of ORTRAIN_CUDA_STRICT; NULL: it was not set */
 
 static inline TestFallbacks
 test_fallbacks_allow (const char *reason)

@@ -44,7 +44,7 @@ typedef enum
   IMPLEMENTATION_ONEDNN,
 } Implementation;
 
-/* One thread is timed by what it had of its core: other programs may be running. */
+/* One thread is timed by its processor time: other programs may be running. */
 static guint
 count_threads (OrtrainProvider *provider)
 {
@@ -437,7 +437,7 @@ time_library (const Shape *shape, Product product, guint n_threads, double secon
 
 /* ---- */
 
-/* The forward pass, the input's gradient and the weights' gradient of what the line says. */
+/* The forward pass, the input's gradient and the weights' gradient of the shape in the line. */
 static const Product forward_order[] = { PRODUCT_SMALL, PRODUCT_LARGE, PRODUCT_WEIGHTS };
 static const Product transposed_order[] = { PRODUCT_LARGE, PRODUCT_SMALL, PRODUCT_WEIGHTS };
 

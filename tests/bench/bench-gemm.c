@@ -25,7 +25,7 @@ static const Variant variants[] = {
   { "f32,bf16", ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_BFLOAT16 },
 };
 
-/* One thread is timed by what it had of its core: other programs may be running. */
+/* One thread is timed by its processor time: other programs may be running. */
 static double
 now (guint n_threads)
 {

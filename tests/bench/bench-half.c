@@ -172,7 +172,7 @@ run_init (Run *run, const Case *what, OrtrainDType dtype)
   ortrain_attributes_free (attributes);
 }
 
-/* What the operands go out of the caches for. */
+/* Memory that is written to drive the operands out of the caches. */
 #define COLD ((gsize) 96 << 20)
 static void *cold;
 

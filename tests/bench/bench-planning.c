@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Times what happens before the first step of training, stage by stage, in milliseconds of processor time of one run:
- *   bench-planning add|matmul|gemm N...       chains of N nodes: x + b, x · w_i, x · w_i + b_i, all of them trained
- *   bench-planning gpt LAYERS                 the builder's GPT, 768 wide with 12 heads and 50,257 tokens
- *   bench-planning FILE [BATCH [LENGTH]]      a file; cross entropy on its first output, or the loss that it has
- *   bench-planning FILE BATCH LENGTH N [BUDGET]   the same at N lengths up to LENGTH, one after the other, as batches of
- *                                                 varying length need them; in bytes ("1.5GiB"), what each may hold
- * A second plan is made for twice the batch, and a third for the first batch again, which has been kept. */
+/* Times the stages before the first step of training, in milliseconds of processor time of one run: bench-planning
+ *   add|matmul|gemm N... chains of N nodes: x + b, x · w_i, x · w_i + b_i, all of them trained bench-planning gpt
+ *   LAYERS the builder's GPT, 768 wide with 12 heads and 50,257 tokens bench-planning FILE [BATCH [LENGTH]] a file;
+ *   cross entropy on its first output, or the loss that it has bench-planning FILE BATCH LENGTH N [BUDGET] the same at
+ *   N lengths up to LENGTH, one after the other, as batches of varying length need them; the limit of each in bytes
+ *   ("1.5GiB") A second plan is made for twice the batch, and a third for the first batch again, which has been
+ *   kept. */
 #include "onnx/ortrain-graph-writer-private.h"
 #include "plan/ortrain-plan-tables-private.h"
 #include "planner/ortrain-packer-private.h"

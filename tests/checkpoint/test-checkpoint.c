@@ -108,7 +108,7 @@ test_round_trip (void)
   g_assert_cmpuint (check_whole (loaded, 100), ==, 1);
   g_assert_null (ortrain_checkpoint_get_tensors (loaded, "buffers"));
 
-  /* saved over, and even over what it was loaded from: mapped tensors stay valid */
+  /* saved over another one, and even over the folder that it was loaded from: mapped tensors stay valid */
   g_autoptr (OrtrainCheckpoint) second = make_checkpoint (2, 100);
   g_assert_true (ortrain_checkpoint_save (second, path, NULL, &error));
   g_assert_cmpuint (load_whole (path, 100), ==, 2);

@@ -363,7 +363,7 @@ test_large (gpointer *fixture, gconstpointer data)
 #define N_PROCESSES 4
 #define N_ROUNDS 200
 
-/* Several processes write and read the same entry: each finds nothing, or what one of them has written. */
+/* Several processes write and read the same entry: each finds nothing, or an entry that one of them has written. */
 static void
 test_processes (gpointer *fixture, gconstpointer data)
 {

@@ -250,7 +250,7 @@ test_loader_reuse (void)
 {
   g_autoptr (OrtrainDataset) dataset = make_dataset (40);
   g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (dataset, 2);
-  ortrain_data_loader_set_prefetch (loader, 0); /* test-prefetch.c has what holds with it */
+  ortrain_data_loader_set_prefetch (loader, 0); /* test-prefetch.c has the tests with it */
   OrtrainTensorDict *batch = ortrain_data_loader_next (loader, NULL);
   gsize address = ortrain_tensor_get_address (ortrain_tensor_dict_get (batch, "x"));
   g_object_unref (batch);

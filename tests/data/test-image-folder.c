@@ -137,7 +137,7 @@ test_pixels (void)
   const float same[] = { V (17), V (34), V (17), V (34), V (17), V (34) };
   assert_item (dataset, 2, same, 6, (const gint64[]){ 3, 2, 1 });
 
-  /* what Pillow's convert ("L") gives */
+  /* the results of Pillow's convert ("L") */
   ortrain_image_folder_set_channels (ORTRAIN_IMAGE_FOLDER (dataset), 1);
   const float luminance[] = { V (82), V (18), V (2), V (124), V (5), V (8) };
   assert_item (dataset, 0, luminance, 6, (const gint64[]){ 1, 2, 3 });

@@ -126,7 +126,7 @@ append_batch (GString *text, OrtrainDataLoader *loader)
   g_string_append_c (text, batch != NULL ? '|' : '-');
 }
 
-/* What a loader gives, whatever is done to it on the way. */
+/* The batches of a loader, whatever is done to it on the way. */
 static char *
 use (OrtrainDataset *dataset, guint prefetch, guint batch_size, gboolean shuffle)
 {
@@ -309,7 +309,7 @@ test_watched (void)
     }
 }
 
-/* What happens to the dataset while it is being read does not reach the thread that reads. */
+/* Changes of the dataset while it is being read do not reach the thread that reads. */
 static void
 test_changes (void)
 {

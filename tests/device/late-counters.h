@@ -4,7 +4,7 @@
 #include <glib-object.h>
 #include <gmodule.h>
 
-/* What the device on the host was told to do. */
+/* Counts of the calls of the device on the host. */
 typedef struct
 {
   gint waits;          /* for all that was submitted */

@@ -25,8 +25,8 @@ static const OrtrainLibraryFunctions *library;
 
 /* ---- memory ---- */
 
-static guint8 *handles; /* what the library gets */
-static guint8 *memory;  /* what kernels see */
+static guint8 *handles; /* addresses for the library */
+static guint8 *memory;  /* addresses for kernels */
 static int memory_file;
 static GMutex memory_lock;
 static GArray *blocks; /* of Block, by offset */

@@ -4,7 +4,8 @@
 
 #include "tensor/ortrain-tensor-private.h"
 
-/* What a session submits to a device that runs by itself, and when it waits: it is run with ORTRAIN_PROVIDER=late. */
+/* The work that a session submits to an asynchronous device, and when it waits: it is run with
+ * ORTRAIN_PROVIDER=late. */
 
 static GModule *module;
 
@@ -94,7 +95,7 @@ test_train_step (void)
 
 /* ---- steps that are submitted whole ---- */
 
-/* How a session is made: what a step and its update depend on. */
+/* The options of a session on which a step and its update depend. */
 typedef struct
 {
   const char *model;
@@ -155,7 +156,7 @@ copy_feeds (OrtrainTensorDict *feeds, gint64 n_rows)
   return copy;
 }
 
-/* What the caller may do as soon as a step is submitted. */
+/* Changes that the caller may make as soon as a step is submitted. */
 static void
 spoil (OrtrainTensorDict *feeds)
 {
@@ -293,7 +294,7 @@ test_shapes (void)
   g_assert_cmpint (late_count (module, start).launches, ==, 6);
 }
 
-/* ---- what fails ---- */
+/* ---- failures ---- */
 
 typedef enum
 {

@@ -268,7 +268,7 @@ test_feeds (void)
   g_assert_cmpstr (ortrain_tensor_get_device (ortrain_tensor_dict_get (bound, "again")), ==, "cpu");
   g_assert_true (ortrain_tensor_equal (there, host)); /* nothing was computed in its place */
 
-  /* what kernels would find misaligned is copied there */
+  /* tensors that are misaligned for kernels are copied there */
   const gint64 flat_dims[1] = { 41 * COLUMNS }, dims[2] = { 40, COLUMNS };
   g_autoptr (OrtrainTensor) more = make_on_device (41, -2);
   g_autoptr (OrtrainTensor) flat = ortrain_tensor_reshape (more, flat_dims, 1, NULL);
@@ -297,7 +297,7 @@ test_shape_input (void)
     }
 }
 
-/* A session on another device refuses, and says what to do. */
+/* A session on another device refuses, with a remedy. */
 static void
 test_wrong_device (void)
 {
@@ -362,7 +362,7 @@ test_outputs (void)
   g_assert_cmpuint (count_all_allocations () - before, ==, 0);
   g_assert_cmpuint (get_available (), ==, available);
 
-  /* what one run writes the next one reads */
+  /* the next run reads the output of this one */
   ortrain_io_binding_bind_input (binding, "x", y);
   ortrain_io_binding_bind_output (binding, "y", x);
   g_assert_true (ortrain_inference_session_run_with_binding (session, binding, &error));

@@ -66,7 +66,7 @@ test_same_bits (void)
     }
 }
 
-/* What the device has no kernel for runs on the host: alone, between others, and all but copies. */
+/* Nodes without a kernel on the device run on the host: alone, between others, and all but copies. */
 static void
 test_host_nodes (void)
 {
@@ -100,7 +100,7 @@ test_host_nodes (void)
     }
 }
 
-/* The plan shows what runs where; the host's part is in memory of its own. */
+/* The plan shows where each node runs; the host's part is in memory of its own. */
 static void
 test_plan_of_host_nodes (void)
 {
@@ -137,7 +137,7 @@ test_plan_of_host_nodes (void)
   g_assert_nonnull (strstr (all, "'late' has no kernel for it: it runs on the host"));
 }
 
-/* Plans count on the alignment of what a provider allocates. */
+/* Plans rely on the alignment of a provider's allocations. */
 static void
 test_alignment (void)
 {
@@ -161,7 +161,7 @@ test_alignment (void)
     }
 }
 
-/* What options say of the device is told to its provider. */
+/* Options of the device are passed to its provider. */
 static void
 test_options (void)
 {
@@ -349,7 +349,8 @@ test_later_memory (void)
   g_assert_cmpuint (n_failed, >=, 3); /* the two, and the arena */
 }
 
-/* What one stream does becomes visible to another where it waits for an event, and to the host where it waits. */
+/* The writes of one stream become visible to another when that one waits for an event, and to the host when it
+ * waits. */
 static void
 test_streams (void)
 {

@@ -12,7 +12,7 @@
 
 /* Somebody truncates, overwrites or replaces a file while the library has it mapped. Nothing ends the process, the new
  * contents are never used: calls that need the file fail with an error that says what happened. A file that is replaced
- * by a rename stays what it was for those who have it open. */
+ * by a rename stays unchanged for those who have it open. */
 
 typedef enum
 {

@@ -19,7 +19,7 @@ typedef struct
   OrtrainInferenceSession *inference;
   OrtrainTensorDict *feeds; /* of the shapes to come */
   OrtrainTensorDict *state; /* as it must stay */
-  OrtrainTensorDict *want;  /* what a run gives */
+  OrtrainTensorDict *want;  /* the expected result of a run */
   char *path;
   guint n_good;
 } Case;
@@ -324,7 +324,7 @@ test_inference (Case *self, gconstpointer name)
   g_assert_cmpuint (self->n_good, ==, 1);
 }
 
-/* ---- What comes out ---- */
+/* ---- Output ---- */
 
 static gboolean
 take_out (gpointer data, GError **error)

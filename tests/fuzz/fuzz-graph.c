@@ -10,9 +10,9 @@
 #include <string.h>
 
 /* Models that are nearly right: the bytes decide which operators they have, where operands come from, and which faults
- * a few of the operands and attributes have. Every row of the table is reached with operands that fit it, so that what
- * goes wrong goes wrong deep inside. When the bytes end, random numbers that follow from all of them go on; after a
- * first byte that is odd, they decide everything. */
+ * a few of the operands and attributes have. Every row of the table is reached with operands that fit it, so that
+ * faults show deep inside. After the bytes end, random numbers with all of them as the seed follow; after a first byte
+ * that is odd, they decide everything. */
 
 /* ---- Choices ---- */
 
@@ -180,7 +180,7 @@ typedef struct
   OrtrainGraph *graph;
   Choices *choices;
   OrtrainDType dtype; /* of the operands that are floats */
-  GPtrArray *results; /* of OrtrainValue: what nodes gave */
+  GPtrArray *results; /* of OrtrainValue: results of nodes */
   guint n_names;
 } Maker;
 
@@ -446,7 +446,7 @@ add_node (Maker *self, guint *n_wrong)
       g_ptr_array_add (self->results, output);
       if (k == 0 || one_in (choices, 2))
         ortrain_graph_mark_output (self->graph, output, TRUE);
-      /* what a file declares need not be so */
+      /* declarations of a file may be wrong */
       OrtrainDim dims[] = { ortrain_dim_int (below (choices, 4)), ortrain_dim_int (below (choices, 4)) };
       if (one_in (choices, 24))
         ortrain_value_set_shape (output, self->dtype, dims, (gint) below (choices, 3));
@@ -504,7 +504,7 @@ LLVMFuzzerTestOneInput (const guint8 *data, gsize size)
   fuzz_check_error (bytes != NULL, error);
   if (bytes == NULL)
     return 0;
-  if (g_getenv ("FUZZ_GRAPH_SAVE") != NULL) /* to look at what a run made */
+  if (g_getenv ("FUZZ_GRAPH_SAVE") != NULL) /* to inspect the graph of a run */
     g_file_set_contents (g_getenv ("FUZZ_GRAPH_SAVE"), g_bytes_get_data (bytes, NULL),
                          (gssize) g_bytes_get_size (bytes), NULL);
   Exercise result;

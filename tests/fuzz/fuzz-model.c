@@ -5,8 +5,8 @@
 #include "model/ortrain-model-private.h"
 #include "ortrain.h"
 
-/* What can be read can be printed, written with new contents and read again. If it is small it goes through every stage
- * of exercise.h, too. */
+/* A model that can be read can be printed, written with new contents and read again. A small one goes through every
+ * stage of exercise.h, too. */
 static void
 export_anew (OrtrainModel *model)
 {

@@ -16,7 +16,7 @@ check_same (OrtrainTensorDict *a, OrtrainTensorDict *b)
                                       ortrain_tensor_dict_get (b, ortrain_tensor_dict_get_name (a, i))));
 }
 
-/* What can be read can be written, and read again with the same bits. */
+/* A file that can be read can be written, and read again with the same bits. */
 int
 LLVMFuzzerTestOneInput (const guint8 *data, gsize size)
 {

@@ -23,7 +23,7 @@ typedef struct
   const char *name;
   Step steps[4];
   gint axis;            /* of the loss */
-  const char *expected; /* what the note says the output is of 'scores'; NULL: not recognised */
+  const char *expected; /* the function of 'scores' that the note names; NULL: not recognised */
 } Case;
 
 #define SOFTMAX                                                                                                        \
@@ -175,7 +175,7 @@ compare (OrtrainModel *model, OrtrainLoss *on_output, OrtrainLoss *on_scores, co
   for (guint i = 0; i < G_N_ELEMENTS (got); i++)
     g_assert_cmpfloat (fabsf (got[i] - want[i]), <, 1e-6f);
 
-  /* the output is what the model says */
+  /* the output is that of the model */
   g_autoptr (OrtrainTensorDict) outputs = ortrain_training_session_eval_step (session, feeds, &error);
   g_assert_no_error (error);
   g_autoptr (OrtrainInferenceSession) inference = ortrain_inference_session_new (model, NULL, &error);

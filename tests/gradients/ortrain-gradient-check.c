@@ -74,7 +74,7 @@ ortrain_gradient_check_set_dtype (OrtrainDType dtype)
   real = dtype;
 }
 
-/* In the type that is checked; what stays in float64 (z) or is kept wider than 16 bits (y) excepted. */
+/* In the type that is checked, except for operands that stay in float64 (z) or are kept wider than 16 bits (y). */
 static OrtrainTensor *
 round_operand (OrtrainTensor *tensor, char kind)
 {

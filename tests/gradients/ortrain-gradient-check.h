@@ -34,7 +34,7 @@ double ortrain_gradient_check_computed (const OrtrainGradientCase *test, guint i
  * gradient and takes no differences. */
 void ortrain_gradient_check_set_dtype (OrtrainDType dtype);
 
-/* What running a node of our own operators as its body gave. */
+/* The results of running nodes of our own operators as their bodies. */
 typedef struct
 {
   guint n_nodes; /* compared */

@@ -147,7 +147,7 @@ static const struct
                { cases, G_N_ELEMENTS (cases), TRUE },
                { rules, G_N_ELEMENTS (rules), TRUE } };
 
-/* What all cases came to, by operator. A case may be refused for want of a kernel that takes this type. */
+/* The results of all cases, by operator. A case may be refused because no kernel takes this type. */
 static GHashTable *
 run_cases (OrtrainDType dtype, guint *n_refused)
 {

@@ -266,7 +266,7 @@ lookup_height (const char *symbol, gint64 *value, gpointer data)
   return g_str_equal (symbol, "height");
 }
 
-/* What a chain of strided convolutions and its up-sampling gives, as people write it. */
+/* The sizes after a chain of strided convolutions and its up-sampling, in readable form. */
 static void
 test_readable (void)
 {

@@ -119,8 +119,8 @@ assert_order (OrtrainGraph *graph, const char *first, const char *second)
   g_assert_cmpuint (positions[0], <, positions[1]);
 }
 
-/* A graph that is known to be in order is not, once a node reads what a later one makes: by a new input, or by another
- * producer of what it has read before. */
+/* A sorted graph is no longer sorted once a node reads the output of a later one: by a new input, or by another
+ * producer of a value that it has read before. */
 static void
 test_order (void)
 {
@@ -141,7 +141,7 @@ test_order (void)
   assert_order (graph, "last", "relu");
 }
 
-/* A copy is whole by itself, and the original does not notice what happens to it. */
+/* A copy is complete, and changes of it do not change the original. */
 static void
 test_copy (void)
 {

@@ -12,7 +12,7 @@
 typedef struct
 {
   const char *file;
-  const char *error; /* what some message says; NULL: none is needed */
+  const char *error; /* part of an error message; NULL: no error is needed */
   gboolean runs;     /* with some inputs */
 } Row;
 

@@ -16,7 +16,7 @@ static const OrtrainArenaConfig defaults = {
   .max_dead_bytes_per_chunk = ORTRAIN_ARENA_MAX_DEAD_BYTES,
 };
 
-/* device_limit: what the device has; 0: all there is. */
+/* device_limit: the memory of the device; 0: no limit. */
 static OrtrainArena *
 make_arena (const OrtrainArenaConfig *config, guint64 device_limit)
 {
@@ -185,7 +185,7 @@ test_dead_bytes (void)
   const gsize less = take (arena, MIB - 64 * KIB + 256); /* leaves 63.75 KiB */
   check_bytes (arena, MIB, MIB, 0);
   give (arena, less);
-  take (arena, MIB - 64 * KIB); /* leaves what may not lie dead */
+  take (arena, MIB - 64 * KIB); /* leaves more than may be wasted in a chunk */
   check_bytes (arena, MIB - 64 * KIB, MIB, 64 * KIB);
 }
 
@@ -198,7 +198,7 @@ test_limit (void)
   g_autoptr (GError) error = NULL;
   take (arena, MIB);
   const gsize second = take (arena, 2 * MIB);
-  take (arena, 512 * KIB); /* what the limit leaves, though 4 MiB would be next */
+  take (arena, 512 * KIB); /* the rest up to the limit, though 4 MiB would be next */
   check_bytes (arena, config.max_mem, config.max_mem, 0);
   g_assert_cmpuint (ortrain_arena_allocate (arena, 1, &error), ==, 0);
   g_assert_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY);

@@ -5,8 +5,8 @@
 
 #define MAX_TASKS 8
 
-/* The most live bytes of an order, by the meaning of the problem alone: a block is there from its maker to its last reader,
- * and a task may write over what it reads last. */
+/* The most live bytes of an order, from the definition of the problem: a block lives from its maker to its last reader,
+ * and a task may write over a block of which it is the last reader. */
 static gsize
 measure (const OrtrainOrderProblem *problem, const guint32 *order)
 {

@@ -197,8 +197,8 @@ test_training_step (void)
   g_assert_cmpuint (peak, ==, bound);
 }
 
-/* A training step of a MobileNet, which is full at the turn to the backward pass and nearly so 80 steps before: what lies in
- * both takes exact fitting. */
+/* A training step of a MobileNet, which is full at the turn to the backward pass and nearly so 80 steps before: the
+ * values live at both must fit exactly. */
 static void
 test_two_peaks (void)
 {

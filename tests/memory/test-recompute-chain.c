@@ -185,8 +185,8 @@ find_least_work (const Chain *chain, guint64 limit)
   return best.least;
 }
 
-/* Each schedule needs what it promises, and no other needs less work in as much memory: all chains of up to five blocks of
- * this seed, every schedule of each. */
+/* Each schedule needs the promised work and memory, and no other needs less work in as much memory: all chains of up to
+ * five blocks of this seed, every schedule of each. */
 static void
 test_optimal (void)
 {

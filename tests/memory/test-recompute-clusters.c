@@ -234,7 +234,7 @@ test_layers (void)
               value->is_output)
             continue;
           n_kept++;
-          /* what crosses, and the last layer */
+          /* values between layers, and the last layer */
           g_assert_true (value->rank == 2 || value->producer->mark >= ends[4]->producer->mark);
         }
       g_assert_cmpuint (n_kept, <=, n_layers - 1 + 1 + 3);

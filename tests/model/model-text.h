@@ -7,7 +7,7 @@
 #include <ortrain.h>
 #include <string.h>
 
-/* Models written as text, one line for each part, for tests that compare what a file computes:
+/* Models written as text, one line for each part, for tests that compare the results of a file:
  *
  *   in x f64 batch,4          an input; sizes are numbers or names; nothing for a scalar
  *   weight w f64 4,3          an initializer with numbers that follow from its name

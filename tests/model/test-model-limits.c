@@ -93,7 +93,7 @@ test_mutated (void)
   g_assert_true (g_file_get_contents (path, &data, &size, NULL));
   g_autoptr (GRand) random = g_rand_new_with_seed (20260101);
   gint64 end = g_get_monotonic_time () + 2 * G_USEC_PER_SEC;
-  const gsize head = 3000; /* nodes, and what follows the weights: the weights themselves can be anything */
+  const gsize head = 3000; /* nodes, and the bytes after the weights: the weights themselves can be anything */
   guint n_runs = 0, n_loaded = 0;
 
   while (g_get_monotonic_time () < end)
@@ -133,7 +133,7 @@ test_mutated (void)
 static void
 test_depth (void)
 {
-  /* 3000 graphs in each other: what overflows the stack of a recursive reader */
+  /* 3000 graphs in each other, which overflow the stack of a recursive reader */
   Proto *graph = proto_new ();
   for (guint i = 0; i < 3000; i++)
     {

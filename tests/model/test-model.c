@@ -215,7 +215,7 @@ test_functions (void)
   g_assert_no_error (error);
 }
 
-/* What fuzzing found: declared shapes that no operator expects. */
+/* Found by fuzzing: declared shapes that no operator expects. */
 static void
 test_odd_shapes (void)
 {
@@ -294,7 +294,7 @@ test_odd_operands (void)
     }
 }
 
-/* A field that is no list, twice: what one reader checks, another would not use. */
+/* A field that is no list, twice: one reader would check the first, another use the last. */
 static void
 test_twice (void)
 {
@@ -445,7 +445,7 @@ test_equal_parameters (void)
   g_assert_true (ortrain_parameter_pair_get_transposed (turned_pair));
 }
 
-/* What the ONNX project tests its own tools with. */
+/* The ONNX project's test data for its own tools. */
 static void
 load_tree (const char *directory, guint *n_models, guint *n_refused)
 {

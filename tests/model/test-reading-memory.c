@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-/* Reading a model takes at most 4 times its file and 64 MiB beyond what valid nodes and tensors need: a model that
- * would take more is refused. Each case runs in a process whose memory is limited to that; models of a hundred thousand
- * nodes or values stay within four fifths of it. */
+/* Reading a model takes at most 4 times its file and 64 MiB in addition to the memory of valid nodes and tensors: a
+ * model that would take more is refused. Each case runs in a process whose memory is limited to that; models of a
+ * hundred thousand nodes or values stay within four fifths of it. */
 
 static void
 put_varint (GByteArray *out, guint64 value)
@@ -150,7 +150,7 @@ typedef struct
   const char *name, *op_type, *format; /* of the names of values */
   guint n_nodes;
   gboolean with_weights; /* of each node its own */
-  guint graph_mib;       /* what making the graph may take with what loading took */
+  guint graph_mib;       /* limit for making the graph together with loading */
 } Honest;
 
 static const Honest honest[] = {
@@ -210,7 +210,7 @@ bound (GBytes *file)
   return 4 * g_bytes_get_size (file) + ((gsize) 64 << 20);
 }
 
-/* What the process takes for data. */
+/* The data memory of the process. */
 static gsize
 data_bytes (void)
 {

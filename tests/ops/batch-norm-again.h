@@ -3,8 +3,8 @@
 
 #include "ops/kernel-run.h"
 
-/* What BatchNormTrain computes, NormApply computes of saved statistics to the same bits, and without that output the
- * statistics are the same: x in `dtype`, all else in `statistics`. provider: NULL for the host */
+/* NormApply computes the output of BatchNormTrain from saved statistics, to the same bits, and the statistics are the
+ * same without that output: x in `dtype`, all else in `statistics`. provider: NULL for the host */
 G_GNUC_UNUSED static void
 check_batch_norm_again (OrtrainProvider *provider, OrtrainDType dtype, OrtrainDType statistics, gsize rank,
                         const gint64 *dims)

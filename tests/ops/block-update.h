@@ -276,7 +276,7 @@ check_case (const Case *test)
   kernel_run_clear (&other);
 }
 
-/* What kernels refuse. */
+/* Operands that kernels refuse. */
 static void
 check_refused (OrtrainProvider *provider)
 {

@@ -213,7 +213,7 @@ half_compare (const HalfCase *self, const OrtrainDType *types, const char *how, 
             expected = ortrain_dtype_widen (got[k].dtype, ortrain_dtype_narrow (got[k].dtype, exact));
           if (y == expected || (isnan (y) && isnan (expected)))
             continue;
-          /* half a unit in the last place, and what may differ before the rounding */
+          /* half a unit in the last place, and the tolerance before the rounding */
           double roundoff = got[k].dtype == ORTRAIN_DTYPE_BFLOAT16  ? 0x1p-8
                             : got[k].dtype == ORTRAIN_DTYPE_FLOAT16 ? 0x1p-11
                                                                     : 0;

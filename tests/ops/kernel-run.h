@@ -160,7 +160,7 @@ kernel_run_try (KernelRun *self, GError **error)
   OrtrainHostContext context;
   init_context (&context, self->provider);
   context.step = self->step;
-  /* a place of its very own, for what reads past it */
+  /* a block of its own, so that reads past its end are found */
   g_autofree guint8 *block = g_malloc (setup.workspace_bytes + 64);
   guint8 *workspace = (guint8 *) (((guintptr) block + 63) & ~(guintptr) 63);
   memset (workspace, 0xa5, setup.workspace_bytes);

@@ -265,7 +265,8 @@ has_kernel (const OrtrainNode *node, gpointer data)
 
 #define MAX_RESULTS 7
 
-/* results: what the graph puts out: the loss, the gradients of q, k, v and of the keys and queries of positions, and y. */
+/* results: the outputs of the graph: the loss, the gradients of q, k, v and of the keys and queries of positions, and
+ * y. */
 static void
 run_relative (const RelativeCase *test, gboolean expanded, guint n_threads, OrtrainTensor **results)
 {

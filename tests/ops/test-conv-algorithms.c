@@ -301,7 +301,7 @@ check_product (const Case *c, Product p, OrtrainDType dtype, const Array *a, con
 
 static const OrtrainDType dtypes[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_FLOAT64 };
 
-/* What plain loops compute, without the bias: once for all algorithms, since most of the time is theirs. */
+/* The results of plain loops, without the bias: computed once for all algorithms, since they take most of the time. */
 static double *references[G_N_ELEMENTS (shapes)][N_PRODUCTS];
 
 /* All products by an algorithm, or by the one that is chosen. kept: of each product, computed where NULL; may be NULL */

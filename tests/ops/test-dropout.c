@@ -2,9 +2,9 @@
 #include "op-harness.h"
 #include "ortrain.h"
 
-/* Dropout that drops: ONNX's data have one draw of another generator, so this is what holds it. Elements are dropped as
- * often as the ratio says, those that are kept are multiplied by exactly 1 / (1 - ratio), the gradient goes through the
- * same ones, and which ones hangs on seed, step and node alone. */
+/* Dropout that drops: ONNX's data have one draw of another generator, so this test is the only check. Elements are
+ * dropped as often as the ratio says, those that are kept are multiplied by exactly 1 / (1 - ratio), the gradient goes
+ * through the same ones, and which ones depends on seed, step and node alone. */
 
 enum
 {
@@ -139,7 +139,7 @@ check_draw (const Draw *draw, OrtrainDType dtype)
   assert_binomial (kept, N, probability);
   for (guint k = 0; k < 4; k++) /* of the four words of a block */
     assert_binomial (by_lane[k], (N + 3 - k) / 4, probability);
-  for (guint k = 0; k < G_N_ELEMENTS (by_part); k++) /* of what one thread takes */
+  for (guint k = 0; k < G_N_ELEMENTS (by_part); k++) /* of the elements of one thread */
     assert_binomial (by_part[k], n_part[k], probability);
   /* neighbours are kept independently; pairs overlap, so that the deviation is at most √3 times as large */
   const double pairs = (double) (N - 1) * probability * probability;

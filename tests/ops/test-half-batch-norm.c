@@ -27,8 +27,8 @@ describe (HalfCase *self, Form form, gint64 batch, gint64 channels, gint64 inner
   memcpy (self->inputs, grad ? backward : forward, sizeof forward);
   memcpy (self->outputs, grad ? gradients : outputs, grad ? sizeof gradients : sizeof outputs);
   self->n_outputs = form == INFERENCE ? 1 : grad ? 3 : 5;
-  /* statistics and sums come from float64; planes longer than a buffer are summed in pieces, which moves what follows by a few
-   * unit roundoffs of float32 */
+  /* statistics and sums come from float64; planes longer than a buffer are summed in pieces, which changes later
+   * results by a few unit roundoffs of float32 */
   self->slack = inner > 4096 && form != INFERENCE ? 0x1p-20 : 0;
   self->sums = form == INFERENCE ? 0 : (grad ? 6 : 30) | (self->slack > 0 ? 1 : 0);
 }

@@ -5,8 +5,8 @@
 #include "transform/ortrain-fuse-elementwise-private.h"
 
 /* Chains of element-wise operators over float32, bfloat16 and float16: fused, they give the same bits as node by node,
- * casts inside of them included; and a chain whose operands come in 16 bits, where its body has float32, gives what it
- * gives for the same numbers in float32, rounded once. */
+ * casts inside of them included; and a chain whose operands come in 16 bits, where its body has float32, gives the
+ * result for the same numbers in float32, rounded once. */
 
 static const OrtrainDType types[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
 static const struct

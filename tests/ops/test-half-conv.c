@@ -87,7 +87,7 @@ find_sides (const Shape *shape)
       self.weights[2 + i] = shape->kernel[i];
       const gint64 extent = (shape->kernel[i] - 1) * shape->dilation[i] + 1;
       self.small[2 + i] = (shape->size[i] + 2 * shape->pads[i] - extent) / shape->stride[i] + 1;
-      /* what a transposed convolution makes of it */
+      /* the output size of a transposed convolution */
       if (self.small[2 + i] < 1)
         g_error ("A shape has no output");
     }

@@ -436,7 +436,7 @@ test_stochastic_keys (void)
   kernel_run_clear (&first);
 }
 
-/* The mean of what 2^16 random numbers give is the number itself; infinities and NaN stay. */
+/* The mean of the results with 2^16 random numbers is the number itself; infinities and NaN stay. */
 static void
 test_stochastic_rounding (void)
 {
@@ -539,7 +539,7 @@ test_loss_scale_hysteresis (void)
       }
 }
 
-/* What the row refuses. */
+/* Operands that the row refuses. */
 static void
 test_refused (void)
 {

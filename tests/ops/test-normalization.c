@@ -313,8 +313,8 @@ assert_same_elements (OrtrainTensor *a, OrtrainTensor *b)
                    ortrain_tensor_get_n_bytes (b));
 }
 
-/* NormApply computes of GroupNormStatistics what GroupNormalization computes, and the gradient does not hang on who takes the
- * statistics; to the bit. x in `dtype`, all else in `type`. */
+/* NormApply with GroupNormStatistics computes the result of GroupNormalization, and the gradient does not depend on
+ * which node computes the statistics; to the bit. x in `dtype`, all else in `type`. */
 static void
 check_groups (OrtrainProvider *provider, OrtrainDType dtype, OrtrainDType type, gint64 batch, gint64 channels,
               gint64 groups, gint64 inner)

@@ -319,7 +319,8 @@ test_gradient_shape (void)
   test_gradient (write_wrong_shape, "the gradient of input 0 (x0: float32 []) is");
 }
 
-/* The library's own operators are refused in what comes from outside: in the graph itself and in the bodies of others. */
+/* The library's own operators are refused in graphs from outside: in the graph itself and in the bodies of its
+ * nodes. */
 static void
 test_own_domain (void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ortrain-op-test.h"
 
-/* What every operator asks of its operands, as its row says: types, numbers of elements, values. */
+/* The requirements of every operator on its operands, as in its row: types, numbers of elements, values. */
 
 /* ---- Types ---- */
 
@@ -436,7 +436,7 @@ test_cubic_grid (void)
       }
 }
 
-/* Floats outside of uint64 become what the machine's conversion gives. */
+/* Floats outside of uint64 become the result of the machine's conversion. */
 static void
 test_large_casts (void)
 {

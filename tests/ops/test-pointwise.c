@@ -455,7 +455,7 @@ test_cast_corners (void)
           g_assert_cmpuint (((const guint16 *) ortrain_tensor_peek (again))[i], ==, bits[i]);
         }
     }
-  /* rounding, also of what doubles lose on the way */
+  /* rounding, also of digits that doubles lose on the way */
   g_autoptr (GRand) rand = g_rand_new_with_seed (3);
   g_autoptr (OrtrainTensor) d = make (ORTRAIN_DTYPE_FLOAT64, all, 1);
   double *pd = ortrain_tensor_peek_writable (d);

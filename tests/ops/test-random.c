@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "op-harness.h"
 
-/* Operators that draw: their distributions, held by moments and frequencies, and what a draw hangs on. Dropout has a test
- * of its own. */
+/* Operators that draw: their distributions, checked by moments and frequencies, and the values on which a draw depends.
+ * Dropout has a test of its own. */
 
 /* One node; input: or NULL; attributes: taken. Result: new. */
 static OrtrainTensor *
@@ -91,7 +91,7 @@ assert_frequency (gint64 kept, gint64 n, double probability)
   g_assert_cmpfloat (fabs ((double) kept - expected), <=, 5 * sqrt (expected * (1 - probability)));
 }
 
-/* Each element has its own probability; what comes out may have another type. */
+/* Each element has its own probability; the result may have another type. */
 static void
 test_bernoulli (void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ortrain-op-test.h"
 
-/* What ONNX's own tests leave open: both directions with sequences that end early, layouts, half types, bad input.
+/* Cases that ONNX's own tests lack: both directions with sequences that end early, layouts, half types, bad input.
  * Expected values come from running parts of the same data forward. */
 
 #define LENGTH 4
@@ -69,8 +69,8 @@ element (const OpTest *test, guint output, gint64 at)
   return ortrain_tensor_get_scalar (((OrtrainValue *) test->graph->outputs->pdata[output])->tensor, at);
 }
 
-/* Each row of a bidirectional run with lengths is what a forward run over its own part gives, and a forward run over
- * that part turned round; zeros follow its end. */
+/* Each row of a bidirectional run with lengths equals a forward run over its own part, and a forward run over that part
+ * reversed; zeros follow its end. */
 static void
 test_directions (gconstpointer data)
 {

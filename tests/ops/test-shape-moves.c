@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ortrain-op-test.h"
 
-/* Pad to ReverseSequence, the scatters, and what picks by value. Forward values are NumPy's or those of ONNX's operator
- * pages; gradients are checked against differences. */
+/* Pad to ReverseSequence, the scatters, and operators that pick by value. Forward values are NumPy's or those of ONNX's
+ * operator pages; gradients are checked against differences. */
 
 static void
 test_pad (void)

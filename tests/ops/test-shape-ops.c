@@ -342,8 +342,8 @@ cast_like (OrtrainGraph *graph, double number, OrtrainValue *like)
   return ortrain_node_output (ortrain_graph_new_node (graph, "", "CastLike", NULL, in, 2, 1), 0);
 }
 
-/* What PyTorch's exporter writes for torch.arange (n) when it does not optimize: the limits are floating-point numbers of
- * the type of n, and the length is n. */
+/* The nodes that PyTorch's exporter writes for torch.arange (n) when it does not optimize: the limits are
+ * floating-point numbers of the type of n, and the length is n. */
 static void
 test_arange (void)
 {

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* What ONNX's own tests do not have: equal scores, scores that are no numbers, boxes without an area. */
+/* Cases that ONNX's own tests lack: equal scores, scores that are no numbers, boxes without an area. */
 
 /* Four boxes in a row, each overlapping the next by a third of both together. */
 static const float row[] = { 0, 0, 1, 2, 0, 1, 1, 3, 0, 2, 1, 4, 0, 3, 1, 5 };

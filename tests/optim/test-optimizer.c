@@ -609,7 +609,7 @@ test_plateau (void)
   g_assert_true (ortrain_lr_schedule_load_state (other, kept));
 }
 
-/* What a setter refuses, GObject's way of setting refuses too, and nothing is changed. */
+/* A value that a setter refuses is refused by g_object_set, too, and nothing is changed. */
 static void
 test_out_of_range (void)
 {

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* What may be captured into a CUDA graph, and what it does when the graph runs. Each trial is a capture of its own. */
+/* Calls that may be captured into a CUDA graph, and their effect when the graph runs. Each trial is a capture of its
+ * own. */
 
 typedef struct
 {

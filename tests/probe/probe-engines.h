@@ -9,10 +9,10 @@ G_BEGIN_DECLS
 
 /* cuDNN's description of the device in use, as tests/simt/devices has them. NULL with an error: it gives none. Transfer full. */
 char *probe_describe_device (GError **error);
-/* Adds what the heuristics answer: asked as the provider asks, with a handle in the graph, and for a description of the device
- * (NULL: not); and whether an execution plan of the first engine needs a handle. */
+/* Adds the answer of the heuristics: asked as the provider asks, with a handle in the graph, and for a description of
+ * the device (NULL: not); and whether an execution plan of the first engine needs a handle. */
 void probe_add_engines (Probe *self, const OrtrainDnnGraph *graph, const char *device);
-/* Adds what a graph costs: time to plan, of the first run, which may compile, and of the others. addresses: as for
+/* Adds the cost of a graph: time to plan, of the first run, which may compile, and of the others. addresses: as for
  * ortrain_dnn_run. */
 void probe_add_run (Probe *self, const OrtrainDnnGraph *graph, void *const *addresses);
 

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* How fast memory is copied and cleared, what a submission costs, and whether cudaMemset may clear what a stream of ours
- * writes afterwards. */
+/* How fast memory is copied and cleared, the cost of a submission, and whether cudaMemset may clear data that a stream
+ * of ours writes afterwards. */
 
 typedef struct
 {
@@ -65,8 +65,8 @@ add_rates (Probe *self, gsize n_bytes)
 
 /* ---- the race ---- */
 
-/* Whether what the stream writes into new memory is there in the end. in_order: cleared on a stream of our own, which is
- * waited for, as the provider does. */
+/* Whether data that the stream writes into new memory are still there in the end. in_order: cleared on a stream of our
+ * own, which is waited for, as the provider does. */
 static gboolean
 is_lost (Probe *self, gsize n_bytes, gboolean in_order, cudaError_t *code)
 {

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Which epilogues cuBLASLt has for which types and row lengths, how fast they are, and whether a beta of 0 in the memory of the
- * device spares what the result held. Matrices are as the provider gives them: stored by columns, so that the rows of ours are
- * the columns here. */
+/* Which epilogues cuBLASLt has for which types and row lengths, how fast they are, and whether a beta of 0 in the
+ * memory of the device spares the contents of the result. Matrices are as the provider gives them: stored by columns,
+ * so that the rows of ours are the columns here. */
 
 #define WORKSPACE ((gsize) 32 << 20)
 #define MOST_ALGORITHMS 8
@@ -29,7 +29,7 @@ typedef struct
   Role role;
   const char *name;
   guint32 value;
-  gboolean has_vector, has_aux; /* a bias, or sums; what Gelu keeps */
+  gboolean has_vector, has_aux; /* a bias, or sums; the value that Gelu keeps */
 } Epilogue;
 
 static const Epilogue epilogues[] = {

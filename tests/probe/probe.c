@@ -172,7 +172,7 @@ probe_type_get_size (ProbeType type)
   return type == PROBE_F32 ? 4 : 2;
 }
 
-/* Zeros would be multiplied faster than what models hold. A block that is repeated is random enough for that. */
+/* Zeros would be multiplied faster than the values of models. A block that is repeated is random enough for that. */
 void *
 probe_allocate_random (Probe *self, ProbeType type, gsize n)
 {

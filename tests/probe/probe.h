@@ -34,7 +34,7 @@ void probe_add_double (Probe *self, const char *name, double value);
 void probe_add_text (Probe *self, const char *name, const char *value);
 /* The name of a code of the runtime, "cudaSuccess" included; the thread's last error is cleared. */
 void probe_add_code (Probe *self, const char *name, cudaError_t code);
-/* TRUE if it is cudaSuccess; else the member "error", once for an object, says what failed. */
+/* TRUE if it is cudaSuccess; else the member "error", once for an object, names the failed call. */
 gboolean probe_check (Probe *self, cudaError_t code, const char *what);
 void probe_begin (Probe *self, const char *name);       /* of an object in an object */
 void probe_begin_array (Probe *self, const char *name); /* its elements are objects: probe_begin with NULL */

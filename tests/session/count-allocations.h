@@ -16,9 +16,9 @@ extern void *__libc_memalign (size_t alignment, size_t size);
 
 static guint n_allocations, n_aligned_allocations;
 
-/* oneDNN hands a primitive's arguments on in a list, whose few nodes it takes from operator new and gives back before the
- * call returns. Nothing of ours is C++, so what the C++ library asks for is left out; buffers are taken otherwise, and
- * counted. */
+/* oneDNN hands a primitive's arguments on in a list, whose few nodes it takes from operator new and gives back before
+ * the call returns. Nothing of ours is C++, so allocations of the C++ library are left out; buffers are taken
+ * otherwise, and counted. */
 static const char *cxx_begin, *cxx_end;
 
 static int

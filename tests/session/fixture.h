@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* One folder of data/fixtures: a model as PyTorch exported it, and what PyTorch computed in float64. */
+/* One folder of data/fixtures: a model as PyTorch exported it, and PyTorch's results in float64. */
 typedef struct
 {
   char *folder;

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Models put together by hand, and what training changes of them. */
+/* Models put together by hand, and their tensors that training changes. */
 
 #define DIMS(...) ((const gint64[]){ __VA_ARGS__, -1 })
 #define SCALAR ((const gint64[]){ -1 })

@@ -151,7 +151,7 @@ assert_same (OrtrainTensorDict *a, OrtrainTensorDict *b)
     }
 }
 
-/* Saved in the middle, in sections of 8 bits; what follows has the bits of a run that was never stopped. */
+/* Saved in the middle, in sections of 8 bits; later steps have the bits of a run that was never stopped. */
 static void
 test_resume (gconstpointer data)
 {
@@ -299,7 +299,7 @@ test_set_later (void)
 typedef struct
 {
   const char *kind;
-  double below;    /* what the loss falls to, from ln 97 = 4.6 */
+  double below;    /* the limit for the loss, which begins at ln 97 = 4.6 */
   double distance; /* to the loss with a state in float32; measured: 0.0001, 0.0008, 0.0008, 0.0001 */
 } Curve;
 

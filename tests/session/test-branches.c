@@ -6,7 +6,7 @@
 
 #include "../model/ortrain-proto-maker.h"
 
-/* What does not lead to the loss need not be known, computable or differentiable; and a loss may name any value. */
+/* Nodes that do not lead to the loss need not be known, computable or differentiable; and a loss may name any value. */
 
 #define DIMS(...) ((const gint64[]){ __VA_ARGS__, -1 })
 static const float w[12] = { .5f, -1, .25f, 2, 1, .125f, -.5f, 1, -2, 1, .75f, -.25f };

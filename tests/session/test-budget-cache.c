@@ -6,7 +6,7 @@
 #include "session/ortrain-training-session-private.h"
 #include "text-model.h"
 
-/* Promise: a session that finds what an earlier one has searched for does not search, and has the same plan, byte for byte;
+/* Promise: a session that finds the result of an earlier search does not search, and has the same plan, byte for byte;
  * no content of the cache changes that plan. */
 
 typedef struct
@@ -33,7 +33,7 @@ cut_free (const char *message)
   return g_strconcat (head, end + strlen (" are free"), NULL);
 }
 
-/* What a session plans; where the budget cannot be met, the message that says so, and a peak of 0. */
+/* The plan of a session; if the budget cannot be met, the error message, and a peak of 0. */
 static char *
 plan_fixture (TestModel *model, guint64 budget, const Way *way, guint *n_searches, guint64 *peak)
 {
@@ -56,7 +56,7 @@ plan_fixture (TestModel *model, guint64 budget, const Way *way, guint *n_searche
   return ortrain_memory_plan_to_json (plan);
 }
 
-/* At several budgets: without a cache, with an empty one, and with what that wrote. */
+/* At several budgets: without a cache, with an empty one, and with the entries that that wrote. */
 static void
 test_same_plan (gpointer *fixture, gconstpointer name)
 {
@@ -161,7 +161,8 @@ plan_text (OrtrainTrainingSession *session, gint64 length, guint64 *peak)
   return ortrain_memory_plan_to_json (plan);
 }
 
-/* What the first shape found serves others of the family: also where it was looked up. Steps have the same bits. */
+/* The result of the first shape is used for others of the family: also if it was looked up. Steps have the same
+ * bits. */
 static void
 test_family (gpointer *fixture, gconstpointer data)
 {
@@ -189,7 +190,7 @@ test_family (gpointer *fixture, gconstpointer data)
 #define HEAD_BYTES 48 /* of a file of the cache, before the contents */
 #define SUM_BYTES 32  /* after them */
 
-/* The message, without what else would do: that takes searches of its own. */
+/* The message without the advice on options that would help: that takes searches of its own. */
 static char *
 plan_refused (TestModel *model, guint64 budget)
 {

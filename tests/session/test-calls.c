@@ -222,7 +222,7 @@ test_fork (void)
   Forked self = { .model = test_model_load ("mlp") };
   self.inference = ortrain_inference_session_new (self.model->model, NULL, &error);
   g_assert_no_error (error);
-  /* what the child has to compute */
+  /* the results that the child has to compute */
   g_autoptr (OrtrainTrainingSession) reference = test_model_make_session (self.model, "sgd");
   self.losses[0] = ortrain_training_session_train_step (reference, test_model_feeds (self.model, 0), &error);
   g_assert_true (ortrain_training_session_optimizer_step (reference, &error));

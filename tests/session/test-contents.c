@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* What a session holds, seen from outside: copies that the host reads, whatever the device; and contents that are
+/* The contents of a session, seen from outside: copies that the host reads, whatever the device; and contents that are
  * written into it. */
 
 typedef struct
@@ -75,7 +75,7 @@ assert_other_bits (OrtrainTensorDict *a, OrtrainTensorDict *b, const char *name)
   g_assert_false (ortrain_tensor_equal (ortrain_tensor_dict_get (a, name), ortrain_tensor_dict_get (b, name)));
 }
 
-/* Before anything has run, a session holds what the model does. */
+/* Before anything has run, a session has the contents of the model. */
 static void
 test_initial (Fixture *f, gconstpointer name)
 {

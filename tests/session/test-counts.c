@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Means over what counts: labels that are ignored, weights of classes, and batches of different sizes, in steps, in updates
- * that take several of them, in evaluations and metrics. */
+/* Means over the elements that count: ignored labels, weights of classes, and batches of different sizes, in steps, in
+ * updates that take several of them, in evaluations and metrics. */
 #include "ortrain.h"
 
 #include <math.h>
@@ -305,7 +305,7 @@ test_metric (void)
       g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
       g_autoptr (OrtrainTrainer) trainer = make_trainer (session, CROSS_ENTROPY, FALSE, 5);
       g_autoptr (OrtrainMetric) metric = ortrain_classification_metric_new_accuracy (1, "logits", "labels");
-      if (i == 1) /* what it says itself goes before the loss */
+      if (i == 1) /* its own setting takes precedence over that of the loss */
         ortrain_classification_metric_set_ignore_index (ORTRAIN_CLASSIFICATION_METRIC (metric), 2);
       ortrain_trainer_add_metric (trainer, metric);
       g_autoptr (OrtrainDataset) dataset = NULL;
@@ -326,7 +326,7 @@ test_metric (void)
     }
 }
 
-/* What a training says of steps without anything that counts. */
+/* The report of a training on steps without anything that counts. */
 static void
 test_history (void)
 {

@@ -6,7 +6,8 @@
 
 #include "../model/ortrain-proto-maker.h"
 
-/* Files whose declared shapes are wrong, loose or empty: what the operators compute counts, as in ONNX Runtime. */
+/* Files whose declared shapes are wrong, loose or empty: the shapes that operators compute count, as in ONNX
+ * Runtime. */
 
 #define FLOAT ORTRAIN_DTYPE_FLOAT32
 #define INT64 ORTRAIN_DTYPE_INT64
@@ -126,7 +127,7 @@ test_wrong_shapes (void)
     }
 }
 
-/* ONNX Runtime refuses a wrong element type, and a size of an input that is not what the file says. */
+/* ONNX Runtime refuses a wrong element type, and a size of an input that differs from the file's. */
 static void
 test_binding (void)
 {

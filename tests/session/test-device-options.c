@@ -5,7 +5,7 @@
 
 #include "provider/ortrain-provider-private.h"
 
-/* Options of devices: where they come from, and what they do on any device. */
+/* Options of devices: their sources, and their effect on any device. */
 
 #define MEGABYTE ((gsize) 1 << 20)
 

@@ -372,7 +372,7 @@ copy_dict (OrtrainTensorDict *from)
   return copy;
 }
 
-/* Nothing is left of our own operators but what the planner itself wrote, and the update. */
+/* None of our own operators are left but those that the planner itself added, and the update. */
 static void
 assert_expanded (OrtrainTrainingSession *session)
 {
@@ -510,7 +510,7 @@ test_same_bits (gconstpointer data)
     }
 }
 
-/* What does not depend on each other may run on two streams. */
+/* Independent nodes may run on two streams. */
 static void
 test_two_streams (void)
 {

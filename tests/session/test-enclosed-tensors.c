@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Tensors that stand inside of functions and branches: reports list them, and nothing trains what no export could write
- * back. */
+/* Tensors that stand inside of functions and branches: reports list them, and tensors that no export could write back
+ * are never trained. */
 
 #define DIMS(...) ((const gint64[]){ __VA_ARGS__, -1 })
 
@@ -186,7 +186,7 @@ make_session (OrtrainModel *model, const char *output, const char *trainable, GE
   return ortrain_training_session_new (model, options, error);
 }
 
-/* What trains can be exported. */
+/* Trained tensors can be exported. */
 static void
 expect_export (OrtrainModel *model, const char *output)
 {

@@ -221,7 +221,7 @@ test_many_shapes (Fixture *fixture, gconstpointer data)
   g_assert_cmpfloat (run_step (fixture->executor, first, FALSE), ==, loss);
 }
 
-/* y [sizes[0]] of x [1]: what `sizes` holds decides a shape, whatever its length. */
+/* y [sizes[0]] of x [1]: the contents of `sizes` decide a shape, whatever its length. */
 static OrtrainGraph *
 make_sized_graph (void)
 {
@@ -254,7 +254,7 @@ make_sized_feeds (gint64 n)
   return feeds;
 }
 
-/* sizes[0] and what follows at `index` are written over. */
+/* sizes[0] and the element at `index` are written over. */
 static void
 run_sized (OrtrainExecutor *executor, OrtrainTensorDict *feeds, gint64 size, gint64 index, gint64 value)
 {

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* What exporters do to weights, from the file through training to the file that comes out: everything is trained as the
- * program meant it, the form of the file stays, and what comes out computes what the session computes. */
+/* Rewrites of weights by exporters, from the file through training to the exported file: everything is trained as in
+ * the program, the form of the file stays, and the exported file computes the same as the session. */
 
 #define DIMS(...) ((const gint64[]){ __VA_ARGS__, -1 })
 
@@ -48,8 +48,8 @@ make_feeds (gint64 columns, gint64 outputs)
   return feeds;
 }
 
-/* Trains y against t for some steps, exports, and returns what came out, after a comparison of its outputs with those of
- * the session. ties: pairs of names, NULL at the end. */
+/* Trains y against t for some steps, exports, and returns the exported model, after a comparison of its outputs with
+ * those of the session. ties: pairs of names, NULL at the end. */
 static OrtrainModel *
 train_some (OrtrainModel *model, const char *const *ties, gboolean is_random, OrtrainTensorDict **trained)
 {
@@ -266,8 +266,8 @@ called_node (const char *op, const char *inputs, const char *output, const char 
   return node;
 }
 
-/* PyTorch's newer exporter stored equal tensors once, and lists what the program has: its parameters are apart again, under
- * their own names; a table stays one. */
+/* PyTorch's newer exporter stored equal tensors once, and lists the parameters of the program: they are apart again,
+ * under their own names; a table stays one. */
 static void
 test_split_parameters (void)
 {
@@ -368,8 +368,8 @@ test_left_out_biases (void)
     }
 }
 
-/* A table of rows that is the weight of a product as well, stored twice, as PyTorch's exporters transpose what products
- * read: one parameter, unless names are chosen. Two weights with the same values are two. */
+/* A table of rows that is the weight of a product as well, stored twice, as PyTorch's exporters transpose operands of
+ * products: one parameter, unless names are chosen. Two weights with the same values are two. */
 static void
 test_table_stored_twice (void)
 {
@@ -641,7 +641,7 @@ test_functions (void)
   g_assert_cmpfloat (slopes[0], ==, 0.25f);
   g_assert_cmpfloat (slopes[1], ==, 0.5f);
 
-  /* what it computes */
+  /* the results of the model */
   g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, NULL, &error);
   g_autoptr (OrtrainTensorDict) feeds = make_feeds (3, 3);
   ortrain_tensor_dict_remove (feeds, "t");
@@ -673,7 +673,7 @@ test_functions (void)
   g_assert_cmpuint (out->proto->n_functions, ==, 2); /* the file keeps them */
 }
 
-/* ---- What nobody knows ---- */
+/* ---- Unknown parts of a file ---- */
 
 static void
 test_unknown_fields (void)

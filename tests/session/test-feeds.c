@@ -83,7 +83,7 @@ test_feed_types (void)
   g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (inference, doubles, &error);
   g_assert_no_error (error);
   g_assert_cmpuint (ortrain_tensor_dict_get_size (outputs), ==, 1);
-  /* what would change the numbers is refused */
+  /* a conversion that would change the numbers is refused */
   ((double *) ortrain_tensor_get_address (ortrain_tensor_dict_get (doubles, "x")))[6] = 1e300;
   ortrain_tensor_dict_set (doubles, "labels", ortrain_tensor_dict_get (exact, "labels"));
   assert_refused (session, doubles,

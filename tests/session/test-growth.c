@@ -174,7 +174,7 @@ typedef enum
   KIND_CONSTANTS, /* as KIND_GEMM, with as many constants that nobody reads */
   KIND_NORMS,     /* batch normalizations */
   KIND_RESHAPES,  /* reshape (x · w) by a constant, and back, through Identity nodes */
-  KIND_SHAPES,    /* the same by what Shape and Concat say of it */
+  KIND_SHAPES,    /* the same, with sizes that Shape and Concat compute */
   KIND_SUM,       /* one sum of all relu (x · w_i) */
   KIND_MERGED,    /* as KIND_GEMM, with one bias that each reads through an Identity node named like a bias */
   KIND_NODES,     /* as KIND_GEMM, with biases in Constant nodes */

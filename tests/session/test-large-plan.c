@@ -44,7 +44,7 @@ test_larger_than_memory (void)
   g_assert_no_error (error);
   g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (plan), >, 8 * memory);
 
-  /* A step of it is an error, and the session goes on with what fits. */
+  /* A step of it is an error, and the session goes on with batches that fit. */
   g_assert_true (isnan (ortrain_training_session_train_step (session, large, &error)));
   g_assert_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY);
   g_clear_error (&error);

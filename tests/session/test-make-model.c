@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "../model/model-text.h"
 
-/* What make_model writes has operators of ONNX only, and loads again with the same outputs: operators that upgrades replace
- * by ours, and branches that read values of the graph around them. */
+/* The models of make_model have operators of ONNX only, and loads again with the same outputs: operators that upgrades
+ * replace by ours, and branches that read values of the graph around them. */
 
 #define ATTENTION "in x f32 b,t,8\nin k f32 b,s,8\nweight w f32 8,8\nMatMul x,w -> q\nout y\n"
 

@@ -204,7 +204,7 @@ on_phase (OrtrainTrainingSession *session, OrtrainMemoryReport *report, guint *n
   (*n)++;
 }
 
-/* The budget holds for what the arena holds, too, whatever comes before; results are those of any other budget. */
+/* The budget also limits the bytes that the arena holds, whatever ran before; results are those of any other budget. */
 static void
 test_budget (void)
 {

@@ -195,7 +195,7 @@ test_gradient (void)
   tear_down (&self);
 }
 
-/* Without clipping the gradients are not looked at: what they do to the parameters is found when they have moved. */
+/* Without clipping the gradients are not checked: their effect is found in the updated parameters. */
 static void
 test_update (void)
 {
@@ -266,7 +266,7 @@ step_on_row (OrtrainTrainingSession *session, OrtrainDType dtype, gint64 row, do
   return ortrain_training_session_train_step (session, feeds, error);
 }
 
-/* A device that runs by itself says what became of an update in the next call. */
+/* An asynchronous device reports the outcome of an update in the next call. */
 static gboolean
 update (OrtrainTrainingSession *session, GError **error)
 {

@@ -172,7 +172,7 @@ is_used_again (const OrtrainPlanValue *values, guint n_values, const OrtrainPlan
   return FALSE;
 }
 
-/* What the verifier has to find: nobody waits for a copy before its place is used again. */
+/* A fault that the verifier has to find: nobody waits for a copy before its place is used again. */
 static void
 test_missing_wait (void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/role-models.h"
 
-/* What the file says of its tensors, by a list or by names, and values that are formulas. */
+/* The roles of tensors that a file tells, by a list or by names, and values that are formulas. */
 
 static const char signature[] = "\n# inputs\n"
                                 "p_w: PARAMETER target='w'\n"
@@ -9,7 +9,7 @@ static const char signature[] = "\n# inputs\n"
                                 "b_shift: BUFFER target='shift' persistent=True\n"
                                 "c_lifted_tensor_0: CONSTANT_TENSOR target='lifted_tensor_0'\n"
                                 "x: USER_INPUT\n\n# outputs\nadd: USER_OUTPUT\n";
-/* what older versions print */
+/* the text of older versions */
 static const char old_signature[] =
     "ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name='p_w'), "
     "target='w', persistent=None), InputSpec(kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name='p_scale'), "
@@ -60,7 +60,7 @@ test_list (void)
     }
 }
 
-/* The exporter stored what it computed from a parameter, and from constants. */
+/* The exporter stored tensors that it computed from a parameter, and from constants. */
 static void
 test_missing (void)
 {
@@ -224,7 +224,8 @@ test_quantization_scale (void)
   expect_role (model, "fc.bias", TRUE, "bias of Gemm");
 }
 
-/* y = x (W / uᵀ W v): what spectral_norm () divides a weight by, from vectors that it keeps; and such names without that weight. */
+/* y = x (W / uᵀ W v): spectral_norm () divides a weight by a number from vectors that it keeps; and such names without
+ * that weight. */
 static void
 test_spectral_norm (void)
 {
@@ -248,7 +249,7 @@ test_spectral_norm (void)
     }
 }
 
-/* ---- what the exporter stored twice ---- */
+/* ---- tensors that the exporter stored twice ---- */
 
 static void
 add_transposed (Proto *graph, const char *name, const char *of, gint64 rows, gint64 columns)
@@ -482,7 +483,7 @@ test_values_of_classes (void)
   check_values_of_classes ("val_3", is_buffer, FALSE, "a buffer or constant of the exported program");
 }
 
-/* ---- what lies between a parameter and its use ---- */
+/* ---- nodes between a parameter and its use ---- */
 
 static void
 test_ways (void)
@@ -569,7 +570,7 @@ test_told (void)
   g_assert_true (has_note (at_start, "--frozen 'l.scale'"));
   g_assert_true (has_note (at_start, "--trainable '*' --trainable 'l.std'"));
 
-  /* who has chosen is not asked again, and gets what the line says */
+  /* after an explicit choice there is no question, and the result is as in the line */
   ortrain_training_options_set_frozen (options, (const char *const[]){ "l.scale", NULL });
   g_autoptr (OrtrainTrainingSession) frozen = ortrain_training_session_new (model, options, &error);
   g_assert_no_error (error);

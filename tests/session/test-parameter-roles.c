@@ -3,7 +3,7 @@
 #include "session/fixture.h"
 #include "session/role-models.h"
 
-/* What a file's tensors are: weights, which are trained, or constants of formulas, which stay as they are. */
+/* The roles of a file's tensors: weights, which are trained, or constants of formulas, which stay as they are. */
 
 /* ---- constants of formulas ---- */
 
@@ -380,7 +380,7 @@ test_constant_nodes (void)
     }
 }
 
-/* ---- what options say ---- */
+/* ---- options ---- */
 
 static OrtrainModel *
 make_scaled (void)
@@ -426,7 +426,7 @@ test_overrules (void)
     { NULL, NULL, "fc.weight fc.bias " },
     { LIST ("*"), NULL, "fc.weight fc.bias " },
     { LIST ("fc.*"), NULL, "fc.weight fc.bias " },
-    /* what fits no weight means the constants that it fits */
+    /* a pattern that fits no weight means the constants that it fits */
     { LIST ("*scale"), NULL, "fc/scale " },
     { LIST ("fc/scale"), NULL, "fc/scale " },
     { LIST ("fc.*", "fc/scale"), NULL, "fc.weight fc.bias fc/scale " },
@@ -446,7 +446,7 @@ test_overrules (void)
   g_assert_nonnull (strstr (error->message, "'no.*'"));
 }
 
-/* ---- what PyTorch holds as parameters ---- */
+/* ---- parameters in PyTorch ---- */
 
 static gboolean
 is_explained (const char *fixture, const char *name)

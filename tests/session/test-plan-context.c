@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What a session was created under is told in its plans, and holds for as long as it lives. */
+/* The settings under which a session was created are named in its plans, and hold for as long as it lives. */
 #include "session/fixture.h"
 
 #include <json-glib/json-glib.h>

@@ -49,7 +49,7 @@ add_weight (Writer *writer, const char *layer, const char *name, gint64 rows, gi
   g_autofree char *offset = g_strdup_printf ("%" G_GUINT64_FORMAT, writer->offset);
   g_autofree char *length = g_strdup_printf ("%" G_GUINT64_FORMAT, n_bytes);
   proto_message (writer->graph, 5, proto_external_tensor (full, dims, "weights.bin", offset, length));
-  /* each weight has its own: equal ones would be read whole, to find what a file stores twice */
+  /* each weight has its own: equal ones would be read whole, to find tensors that a file stores twice */
   const float numbers[] = { 0.25f + 1e-6f * (float) (writer->offset >> 12), -0.5f, 0.125f, 1.5f };
   g_assert_cmpint (pwrite (writer->fd, numbers, sizeof numbers, (off_t) writer->offset), ==, sizeof numbers);
   writer->offset += n_bytes;
@@ -231,7 +231,7 @@ plan_in_little_memory (const Size *size, const char *folder)
   g_assert_cmpuint (ortrain_memory_plan_get_persistent (plan, ORTRAIN_CATEGORY_PARAMETER), >=, bytes);
   g_assert_cmpuint (ortrain_memory_plan_get_persistent (plan, ORTRAIN_CATEGORY_GRADIENT), >=, bytes);
   g_assert_cmpuint (ortrain_memory_plan_get_persistent (plan, ORTRAIN_CATEGORY_STATE), >=, 2 * bytes);
-  /* what each block cannot do without, in float32 */
+  /* the least that each block needs, in float32 */
   g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (plan), >,
                     (guint64) size->n_layers * 4096 * N_POSITIONS * (guint64) size->width * 4 * sizeof (float));
   g_test_message ("%s: %.1f GiB are planned", size->name,

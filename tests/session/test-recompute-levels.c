@@ -65,7 +65,7 @@ test_levels (gconstpointer data)
   g_assert_cmpuint (arena[2], <=, arena[1]);
 }
 
-/* ---- what decides about it ---- */
+/* ---- options and environment ---- */
 
 static void
 assert_options (OrtrainTrainingOptions *options, guint level, const char *config)

@@ -216,7 +216,7 @@ get_peak (OrtrainTrainingSession *session)
   return ortrain_memory_plan_get_peak_bytes (ortrain_training_session_get_memory_plan (session));
 }
 
-/* most: what the plan may take. Returns what it takes. */
+/* most: the limit of the plan's bytes. Returns its bytes. */
 static gsize
 check_config (TestModel *model, OrtrainPrecision precision, guint64 budget, guint level, const char *config,
               const double *losses, gsize most)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "../model/model-text.h"
 
-/* What a kernel would refuse when a plan is made, and layers that a file has only in part, are told by `check`. */
+/* `check` reports nodes that a kernel would refuse when a plan is made, and layers that a file has only in part. */
 
 static char *
 check (const char *text, gboolean *trainable)

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* What PyTorch's exporters say of the modules that nodes and weights come from: names that patterns match. */
+/* The names that PyTorch's exporters write for the modules of nodes and weights: patterns match them. */
 
 #define DIMS(...) ((const gint64[]){ __VA_ARGS__, -1 })
 
@@ -165,7 +165,7 @@ test_groups (void)
   g_autoptr (OrtrainTrainingSession) session G_GNUC_UNUSED = new_session (model, options, &error);
   g_assert_no_error (error);
 
-  /* what matches nothing */
+  /* patterns that match nothing */
   ortrain_optimizer_add_group (other, "*", 0, 0);
   ortrain_optimizer_add_group (other, LAYER ".q_lin.weigth", 1, 0);
   ortrain_training_options_set_optimizer (wrong, other);
@@ -264,8 +264,8 @@ test_split_forms (void)
   g_assert_cmpstr (ortrain_node_input (last, 1)->name, ==, "b.weight");
 }
 
-/* A bias that two modules had alike is stored once, and the exporter made the node itself that takes it apart in one of
- * them: what reads its pieces tells the module. */
+/* A bias that two modules had alike is stored once, and in one of them the exporter created the node that splits it:
+ * the readers of the pieces tell the module. */
 static void
 test_split_of_reader (void)
 {

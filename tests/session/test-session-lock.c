@@ -61,7 +61,7 @@ test_claim (void)
 typedef struct
 {
   OrtrainSessionLock lock;
-  guint inside, total; /* plain numbers: the lock is what keeps them right */
+  guint inside, total; /* plain numbers: only the lock keeps them right */
 } Shared;
 
 static gpointer

@@ -17,7 +17,7 @@
 
 typedef enum
 {
-  LENGTHS, /* int64 [batch]: the largest is the length of what the rows become */
+  LENGTHS, /* int64 [batch]: the largest is the length of the resulting rows */
   COLUMN,  /* the same as int32 [batch, 1] */
   REPEATS, /* int64 [2]: how often the rows are repeated, whatever the batch is */
   SHAPE,   /* int64 [2]: the shape of the rows, with the batch in it */
@@ -360,7 +360,7 @@ make_mask_model (void)
   return model;
 }
 
-/* What reads the contents as data reads those of each run. */
+/* Nodes that read the contents as data read those of each run. */
 static void
 test_data_of_shape_inputs (void)
 {
@@ -450,7 +450,7 @@ choose (OrtrainInferenceSession *session, gint64 n, guint8 condition, gint64 row
   return ortrain_inference_session_get_memory_plan (session);
 }
 
-/* Neither a feed that is refused nor one that needs to be run node by node slows down what comes after it. */
+/* Neither a feed that is refused nor one that needs to be run node by node slows down later runs. */
 static void
 test_branches (void)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Updates that are left out as scaled gradients overflow: what becomes of the scale, and what a training says of them. */
+/* Updates that are left out as scaled gradients overflow: the change of the scale, and the reports of a training on
+ * them. */
 #include "ortrain.h"
 
 #include "folder.h"

@@ -3,8 +3,8 @@
 
 #include "plan/ortrain-memory-plan-private.h"
 
-/* Blocks of a convolution, a normalization and an activation keep one tensor for the backward pass, what the convolution
- * computes; and no bit hangs on how the rest is computed again. */
+/* Blocks of a convolution, a normalization and an activation keep one tensor for the backward pass, the output of the
+ * convolution; and no bit depends on how the rest is computed again. */
 
 #define CHANNELS 16
 #define SIZE 32
@@ -187,7 +187,7 @@ test_no_output (void)
             g_assert_cmpuint (node->inputs->len, ==, 5); /* statistics are not taken again */
         }
       g_assert_cmpuint (n_statistics, ==, 3);
-      g_assert_cmpuint (n_chains, >=, 3 + 2); /* one forward each; backward, but for what the last pool reads */
+      g_assert_cmpuint (n_chains, >=, 3 + 2); /* one forward each; backward, but for the input of the last pool */
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which running statistics move in training: those of layers that train, and what names choose; and batches that have one
- * value per channel. The model is x → a → batch norm → b → batch norm without parameters → c → y, [batch, 4] each. */
+/* Which running statistics move in training: those of layers that train, and those chosen by names; and batches that
+ * have one value per channel. The model is x → a → batch norm → b → batch norm without parameters → c → y, [batch, 4]
+ * each. */
 #include "ortrain.h"
 
 #include <glib/gstdio.h>
@@ -177,7 +178,7 @@ test_moves (void)
     }
 }
 
-/* Frozen layers compute in training what they compute in an evaluation: so does the loss. */
+/* Frozen layers compute the same in training as in an evaluation, and so does the loss. */
 static void
 test_frozen_is_evaluation (void)
 {

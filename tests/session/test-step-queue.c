@@ -112,7 +112,7 @@ test_host (void)
     }
 }
 
-/* What the table does not have is refused with a critical message, and changes nothing. */
+/* A transition that the table does not have is refused with a critical message, and changes nothing. */
 static void
 test_refused (void)
 {

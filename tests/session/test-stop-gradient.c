@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Values through which no gradient flows: y = k (l (x)) + l (x), where a file, or a pattern, stops what comes by way of k. */
+/* Values through which no gradient flows: y = k (l (x)) + l (x), where a file, or a pattern, stops the part through
+ * k. */
 #include "ortrain.h"
 
 #include <glib/gstdio.h>
@@ -45,7 +46,7 @@ make_options (const char *const *patterns)
   return options;
 }
 
-/* The same without what an exporter says of itself. */
+/* The same without metadata of an exporter. */
 static OrtrainModel *
 make_model (void)
 {
@@ -79,7 +80,7 @@ find_hidden (OrtrainModel *model)
   g_assert_not_reached ();
 }
 
-/* What the newer exporter of PyTorch marks: all weights have gradients, but l none by way of k. */
+/* Marks of PyTorch's newer exporter: all weights have gradients, but l has none through k. */
 static void
 test_detached (void)
 {
@@ -101,7 +102,7 @@ test_detached (void)
   g_autoptr (OrtrainTensorDict) gradients = ortrain_training_session_get_gradients (session, &error);
   g_assert_no_error (error);
   g_assert_cmpuint (ortrain_tensor_dict_get_size (gradients), ==, 4);
-  /* dy = 2 (y - t) / n is what reaches l: its bias has the sum of that, as has k's */
+  /* dy = 2 (y - t) / n reaches l: the gradient of its bias is the sum of that, as is that of k's */
   OrtrainTensor *l = ortrain_tensor_dict_get (gradients, "l.bias"), *k = ortrain_tensor_dict_get (gradients, "k.bias");
   for (gint64 i = 0; i < 3; i++)
     g_assert_cmpfloat_with_epsilon (ortrain_tensor_get_scalar (l, i), ortrain_tensor_get_scalar (k, i), 1e-7);

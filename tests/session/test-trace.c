@@ -171,7 +171,7 @@ test_training (Fixture *self, gconstpointer data)
   g_assert_cmpuint (n_inside, ==, counts[4]);
 }
 
-/* What a program prints with debug messages of one stage. */
+/* The output of a program with debug messages of one stage. */
 static void
 test_messages (void)
 {

@@ -455,7 +455,7 @@ test_evaluate_async (void)
       g_assert_true (ortrain_trainer_evaluate (trainer, dataset, NULL, NULL, NULL, &error)); /* not busy any more */
     }
 
-  /* the other twins of what reads and writes models */
+  /* the asynchronous variants of other functions that read and write models */
   g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
   g_autofree char *path = g_build_filename (folder, "saved.onnx", NULL);
   g_autoptr (GAsyncResult) saved = NULL, made = NULL;
@@ -587,7 +587,7 @@ on_phase (OrtrainTrainingSession *session, OrtrainMemoryReport *report, gpointer
   (*(guint *) user_data)++;
 }
 
-/* Whatever may need gradients keeps them, and the notes say what it was. */
+/* Whatever may need gradients keeps them, and the notes say why. */
 static void
 test_not_decided (void)
 {

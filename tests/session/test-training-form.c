@@ -85,8 +85,8 @@ test_form (gconstpointer data)
   g_assert_true (dropout == NULL || ortrain_node_input (dropout, 2) == NULL);
 }
 
-/* y = BatchNormalization (x w) in training form, with three outputs (set 15) or five (set 9): after some steps, evaluation
- * gives what the exported file gives. */
+/* y = BatchNormalization (x w) in training form, with three outputs (set 15) or five (set 9): after some steps,
+ * evaluation gives the result of the exported file. */
 static void
 test_export (gconstpointer data)
 {

@@ -374,7 +374,7 @@ test_same_bits (gconstpointer data)
   test_assert_same_bits (one, three);
 }
 
-/* What follows a checkpoint has the bits of a training that never stopped. */
+/* Steps after loading a checkpoint have the bits of a training that never stopped. */
 static void
 test_checkpoint (gconstpointer data)
 {

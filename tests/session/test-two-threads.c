@@ -3,8 +3,8 @@
 #include "folder.h"
 #include "session/fixture.h"
 
-/* What doc/threads.md allows to be used from several threads, used from several threads. The results are compared with
- * those of one thread; what ThreadSanitizer says of it is part of `tools/check --full`. */
+/* Uses from several threads everything that doc/threads.md allows. The results are compared with those of one thread;
+ * `tools/check --full` runs it under ThreadSanitizer. */
 
 /* Every property that can be read. */
 static void

@@ -497,7 +497,7 @@ test_cut (gconstpointer data)
   g_autofree char *text = ortrain_tensor_to_string (tensor);
   g_assert_cmpstr (text, ==, "float32[4096] (its file was changed)");
 
-  /* a copy that was taken in time is good, and what keeps it knows where it is from */
+  /* a copy that was taken in time is good, and it knows the file that it is from */
   g_assert_true (g_file_set_contents (path, (const char *) bytes, (gssize) (offset + N * sizeof (float)), NULL));
   g_autoptr (OrtrainTensor) fresh = ortrain_tensor_new_mapped (ORTRAIN_DTYPE_FLOAT32, dims, 1, file, offset, &error);
   g_autoptr (OrtrainTensor) kept = ortrain_tensor_snapshot (fresh);

@@ -106,7 +106,7 @@ test_bytes (void)
   g_assert_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_LAYOUT);
   g_clear_error (&error);
 
-  /* what goes out keeps the memory, whatever becomes of the tensor and its storage */
+  /* exported bytes keep the memory, whatever becomes of the tensor and its storage */
   g_autoptr (GBytes) out = ortrain_tensor_get_bytes (tensor, &error);
   g_clear_pointer (&bytes, g_bytes_unref);
   ortrain_storage_release (ortrain_tensor_get_storage (tensor));
@@ -628,7 +628,7 @@ test_memory_that_is_promised (void)
   g_assert_no_error (error);
 }
 
-/* One element as an integer: exact beyond 2^53, and defined for what no integer can be. */
+/* One element as an integer: exact beyond 2^53, and defined for numbers that are no integers. */
 static void
 test_peek_int (void)
 {

@@ -179,7 +179,7 @@ test_work (void)
   check_work ("Det", (const gint64[]){ 128, 128 }, 2, NULL, 1000000, 1500000);
 }
 
-/* What decides a shape cannot stay: the error names it. */
+/* A node that decides a shape cannot stay: the error names it. */
 static void
 test_deciding (void)
 {

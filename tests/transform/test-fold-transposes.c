@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Transposes folded into matrix products: the graph computes what it did, with fewer nodes. */
+/* Transposes folded into matrix products: the graph computes the same, with fewer nodes. */
 #include "host-context.h"
 #include "ops/ortrain-op-private.h"
 #include "specialize/ortrain-host-evaluator-private.h"

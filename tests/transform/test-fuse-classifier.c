@@ -316,8 +316,8 @@ copy_gradients (OrtrainTrainingSession *session)
   return copy;
 }
 
-/* Where nothing counts, the loss is 0, and gradients are what they were; so they are after a label that is no class, which is
- * an error. */
+/* Where nothing counts, the loss is 0, and gradients do not change; nor do they after a label that is no class, which
+ * is an error. */
 static void
 test_failed_step (gconstpointer data)
 {
@@ -356,7 +356,7 @@ test_failed_step (gconstpointer data)
     }
 }
 
-/* Few rows, or few classes: scores are no larger than what would take their place. */
+/* Few rows, or few classes: scores are no larger than the values that would replace them. */
 static void
 test_small_is_left (void)
 {

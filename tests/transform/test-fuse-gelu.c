@@ -3,7 +3,7 @@
 #include "ops/upgrade/ortrain-upgrade-private.h"
 #include "transform/ortrain-passes-private.h"
 
-/* GELU as exporters write it, before and after the pass, and what only looks like it. */
+/* GELU as exporters write it, before and after the pass, and graphs that only look like it. */
 
 typedef enum
 {

@@ -3,8 +3,8 @@
 #include "ops/upgrade/ortrain-upgrade-private.h"
 #include "transform/ortrain-passes-private.h"
 
-/* What exporters write for attention and normalisation, with and without the passes that recognise it: the same numbers
- * and the same gradients, and the operators that are hoped for. */
+/* The nodes that exporters write for attention and normalisation, with and without the passes that recognise it: the
+ * same numbers and the same gradients, and the expected operators. */
 
 static OrtrainValue *
 op (OrtrainGraph *graph, const char *op_type, OrtrainValue *a, OrtrainValue *b)

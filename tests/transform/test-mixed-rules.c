@@ -2,7 +2,8 @@
 #include "ops/ortrain-op-private.h"
 #include "provider/ortrain-provider-private.h"
 
-/* What a row lets run in 16 bits has a kernel for them: else a session of that precision would be refused. */
+/* An operator whose row lets it run in 16 bits has a kernel for them: else a session of that precision would be
+ * refused. */
 
 static gboolean
 has_kernel (const OrtrainOpDef *op, OrtrainDType dtype)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What constants compute that is the same along an axis is folded and kept once for that axis, where readers broadcast it;
- * all other readers get what the model says. */
+/* A value computed from constants that is the same along an axis is folded and kept once for that axis, where readers
+ * broadcast it; all other readers get the value as in the model. */
 #include "core/ortrain-errors.h"
 #include "ops/ortrain-op-private.h"
 #include "specialize/ortrain-specialize-private.h"
@@ -138,7 +138,7 @@ test_mask (void)
   check_causal (read, SIDE, 0);
 }
 
-/* What the samples do not share stays. */
+/* Constants that the samples do not share stay. */
 static void
 test_own_rows (void)
 {

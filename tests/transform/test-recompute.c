@@ -5,7 +5,7 @@
 #include "specialize/ortrain-specialize-private.h"
 #include "transform/ortrain-passes-private.h"
 
-/* What the backward pass reads of the forward pass, beyond inputs and weights. */
+/* The values of the forward pass that the backward pass reads, other than inputs and weights. */
 static guint
 count_kept (OrtrainGraph *graph)
 {

@@ -4,9 +4,9 @@
 #include <pthread.h>
 #include <sanitizer/tsan_interface.h>
 
-/* ThreadSanitizer sees what it has compiled, and GLib is not among that: it would take every hand-over through a lock, a
- * queue, a task or a main context for a race. These functions stand before GLib's, in test programs that are built with
- * -fsanitize=thread alone; they call GLib's, and say what happens before what. */
+/* ThreadSanitizer sees only code that it has compiled, which GLib is not: it would take every hand-over through a lock,
+ * a queue, a task or a main context for a race. These functions stand before GLib's, in test programs that are built
+ * with -fsanitize=thread alone; they call GLib's, and tell the order of events. */
 
 #define REAL(name) ((__typeof__ (&(name))) find (#name))
 #define ACQUIRE(address) __tsan_acquire ((void *) (address))
@@ -25,7 +25,7 @@ find (const char *name)
   type name parameters;                                                                                                \
   __attribute__ ((visibility ("default"))) type name parameters
 
-/* Where GLib frees, under a lock that is not seen, what another thread has allocated: that is not looked at. */
+/* Ignores where GLib frees, under a lock that is not seen, memory that another thread has allocated. */
 void AnnotateIgnoreReadsBegin (const char *file, int line);
 void AnnotateIgnoreReadsEnd (const char *file, int line);
 void AnnotateIgnoreWritesBegin (const char *file, int line);
