@@ -2,8 +2,10 @@
 #include "core/ortrain-log-private.h"
 
 static const char *const domains[ORTRAIN_N_LOG_STAGES] = {
-  [ORTRAIN_LOG_LOAD] = "ortrain-load", [ORTRAIN_LOG_PASS] = "ortrain-pass",
-  [ORTRAIN_LOG_PLAN] = "ortrain-plan", [ORTRAIN_LOG_STEP] = "ortrain-step",
+  [ORTRAIN_LOG_LOAD] = "ortrain-load",
+  [ORTRAIN_LOG_PASS] = "ortrain-pass",
+  [ORTRAIN_LOG_PLAN] = "ortrain-plan",
+  [ORTRAIN_LOG_STEP] = "ortrain-step",
   [ORTRAIN_LOG_CHECKPOINT] = "ortrain-checkpoint",
 };
 

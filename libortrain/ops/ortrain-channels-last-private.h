@@ -14,7 +14,7 @@ gboolean ortrain_value_is_image (const OrtrainValue *value);
 /* Where an axis of an image is once its channels are last. */
 gint64 ortrain_channels_last_move_axis (gint64 axis);
 
-/* The operator becomes the row's with_channels_last. */
+/* The operator becomes the one that the row names for ORTRAIN_FUSION_CHANNELS_LAST. */
 void ortrain_channels_last_set_operator (OrtrainNode *node);
 void ortrain_channels_last_set_row (OrtrainNode *node, const char *domain, const char *op_type);
 /* An input that holds the shape of a value. */

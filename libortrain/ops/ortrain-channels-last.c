@@ -32,7 +32,7 @@ ortrain_channels_last_set_row (OrtrainNode *node, const char *domain, const char
 void
 ortrain_channels_last_set_operator (OrtrainNode *node)
 {
-  ortrain_channels_last_set_row (node, ORTRAIN_DOMAIN, node->op->with_channels_last);
+  ortrain_channels_last_set_row (node, ORTRAIN_DOMAIN, node->op->fused_as[ORTRAIN_FUSION_CHANNELS_LAST]);
 }
 
 void

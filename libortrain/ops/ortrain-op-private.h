@@ -130,6 +130,23 @@ typedef enum
   ORTRAIN_MIXED_KEPT,     /* the type that the file says: its bits are read */
 } OrtrainMixedRule;
 
+/* What an operator of our own computes in addition to the operator that names it in `fused_as`. */
+typedef enum
+{
+  ORTRAIN_FUSION_ROW_SUMS, /* of a product: with input 0 transposed, and the sums of the rows of one operand as output 1 */
+  ORTRAIN_FUSION_BIAS,     /* of a product: plus a vector */
+  ORTRAIN_FUSION_BIAS_AND_GELU, /* of a product: plus a vector, then Gelu with tanh; output 1 is the operand of Gelu */
+  ORTRAIN_FUSION_GELU_GRADIENT, /* of a product: the gradient of Gelu with tanh of it and a value of as many elements */
+  ORTRAIN_FUSION_THREE_PRODUCTS, /* input 0 times three matrices, plus a vector each, with the results side by side */
+  ORTRAIN_FUSION_SUM_BEFORE,     /* input 0 is a sum: its other term is the last input, the sum the last output */
+  ORTRAIN_FUSION_SUM_AFTER,      /* output 0 plus the last input */
+  ORTRAIN_FUSION_PACKED, /* inputs 0 to 2 are parts of one value, [batch, length, 3, heads, width], which it reads */
+  ORTRAIN_FUSION_RELU_GRADIENT, /* of a gradient: input 0 is first multiplied by that of Relu; the bias is the last input */
+  ORTRAIN_FUSION_CHANNELS_LAST, /* the same with channels last, on devices that have a kernel for it. None: any device that
+                                 * computes this one also computes the nodes that put_channels_last () writes */
+  ORTRAIN_N_FUSIONS,
+} OrtrainFusion;
+
 #define ORTRAIN_MAX_INPUT_ROLES 8
 
 struct _OrtrainOpDef
@@ -178,27 +195,8 @@ struct _OrtrainOpDef
 
   /* For passes. */
   OrtrainOpKind kind;
-  /* For a product: the operator that computes it, with its first operand transposed, and the sums of the rows of one
-   * operand at once. NULL: none. */
-  const char *with_row_sums;
-  /* The operator that adds a vector to the rows of this product, and the one that then computes Gelu with tanh, and has
-   * the input of Gelu as output 1; the one that computes the gradient of Gelu with tanh of this product and a value
-   * with as many elements. NULL: none. */
-  const char *with_bias, *with_bias_and_gelu, *with_gelu_gradient;
-  /* The operator that multiplies input 0 by three matrices, as this does by one, adds a vector to each, and has the results
-   * side by side. NULL: none. */
-  const char *by_three;
-  /* The operator that computes this of the sum of input 0 and an additional last input, and has that sum as an
-   * additional last output. NULL: none. */
-  const char *of_sum;
-  /* The operator that computes this of one value [batch, length, 3, heads, width] that inputs 0 to 2 are the parts of.
-   * NULL: none. */
-  const char *of_packed;
-  /* For a gradient: the operator whose input 0 is the gradient of Relu of the result, and which has the bias as its
-   * last input. NULL: none. */
-  const char *through_relu;
-  /* The operator that adds an additional last input to output 0. NULL: none. */
-  const char *plus_input;
+  /* For each OrtrainFusion: the operator of our own that computes this and more at once. NULL: none. */
+  const char *fused_as[ORTRAIN_N_FUSIONS];
   /* Not 0: this input, which may be left out, is output 0 of the node that input `reused_beside` is another output of.
    * The result does not depend on it, but it saves work on a device whose kernel uses it. */
   guint8 reused_input, reused_beside;
@@ -230,9 +228,6 @@ struct _OrtrainOpDef
   gboolean (*find_images) (const OrtrainNode *node, guint32 *inputs, guint32 *outputs);
   /* Rewrites a node whose images have become [batch, height, width, channels]. */
   gboolean (*put_channels_last) (OrtrainNode *node, GError **error);
-  /* The operator that computes this with channels last, on devices that have a kernel for it. NULL: any device that
-   * computes this one also computes the nodes that put_channels_last () writes. */
-  const char *with_channels_last;
 
   /* Layers that compute something else while training. */
   guint32 statistic_inputs; /* bit i: input i is a running statistic. In training form, its k-th one's next contents are

@@ -55,9 +55,9 @@ fuse (OrtrainNode *node, const OrtrainProvider *provider)
   if (sum == NULL)
     return;
   OrtrainValue *x = transposed ? b : a, *dy = transposed ? a : b, *db = ortrain_node_output (sum, 0);
-  if (!has_kernel (provider, node->op->with_row_sums, x, dy, ortrain_node_output (node, 0), db))
+  if (!has_kernel (provider, node->op->fused_as[ORTRAIN_FUSION_ROW_SUMS], x, dy, ortrain_node_output (node, 0), db))
     return;
-  ortrain_node_set_operator (node, ORTRAIN_DOMAIN, node->op->with_row_sums);
+  ortrain_node_set_operator (node, ORTRAIN_DOMAIN, node->op->fused_as[ORTRAIN_FUSION_ROW_SUMS]);
   node->op = ortrain_ops_lookup (node->domain, node->op_type);
   ortrain_attributes_remove (node->attributes, "transA");
   if (transposed)
@@ -84,7 +84,7 @@ ortrain_fuse_linear_gradients (OrtrainGraph *graph, const OrtrainProvider *provi
   for (guint i = 0; i < nodes->len; i++)
     {
       OrtrainNode *node = nodes->pdata[i];
-      if (node->graph != NULL && node->op != NULL && node->op->with_row_sums != NULL)
+      if (node->graph != NULL && node->op != NULL && node->op->fused_as[ORTRAIN_FUSION_ROW_SUMS] != NULL)
         fuse (node, provider);
     }
   g_clear_pointer (&edit, ortrain_graph_end_edit);

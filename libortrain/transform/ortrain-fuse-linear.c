@@ -168,11 +168,11 @@ fuse_gradient (OrtrainNode *node, const OrtrainProvider *provider, GError **erro
                                     { .dtype = operands[2]->dtype } };
   const OrtrainOperand output = { .dtype = ortrain_node_output (node, 0)->dtype };
   if (operands[2]->dtype != output.dtype || dz->dtype != output.dtype || !ortrain_value_same_shape (operands[2], dz) ||
-      provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, node->op->with_gelu_gradient, inputs, 3, &output, 1) ==
-          NULL)
+      provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, node->op->fused_as[ORTRAIN_FUSION_GELU_GRADIENT], inputs,
+                                    3, &output, 1) == NULL)
     return TRUE;
-  OrtrainNode *whole = ortrain_graph_insert_node (graph, gradient, ORTRAIN_DOMAIN, node->op->with_gelu_gradient,
-                                                  node->name, operands, 3, 1);
+  OrtrainNode *whole = ortrain_graph_insert_node (
+      graph, gradient, ORTRAIN_DOMAIN, node->op->fused_as[ORTRAIN_FUSION_GELU_GRADIENT], node->name, operands, 3, 1);
   whole->phase = node->phase;
   if (ortrain_attributes_get_int (attributes, "transB", 0))
     ortrain_attributes_set_int (whole->attributes, "transB", 1);
@@ -196,13 +196,13 @@ fuse (OrtrainNode *node, const OrtrainProvider *provider, GHashTable *replaced, 
     layer.z = ortrain_node_output (layer.add, 0);
   if (!is_bias (layer.bias, layer.z) || layer.z->is_output)
     return TRUE;
-  layer.gelu = node->op->with_bias_and_gelu != NULL ? find_gelu (layer.z) : NULL;
+  layer.gelu = node->op->fused_as[ORTRAIN_FUSION_BIAS_AND_GELU] != NULL ? find_gelu (layer.z) : NULL;
   if (layer.gelu != NULL &&
       (ortrain_node_output (layer.gelu, 0)->is_output || ortrain_node_output (layer.gelu, 0)->dtype != layer.z->dtype ||
-       !has_kernel (provider, &layer, node->op->with_bias_and_gelu)))
+       !has_kernel (provider, &layer, node->op->fused_as[ORTRAIN_FUSION_BIAS_AND_GELU])))
     layer.gelu = NULL;
-  const char *op_type = layer.gelu != NULL  ? node->op->with_bias_and_gelu
-                        : layer.add != NULL ? node->op->with_bias
+  const char *op_type = layer.gelu != NULL  ? node->op->fused_as[ORTRAIN_FUSION_BIAS_AND_GELU]
+                        : layer.add != NULL ? node->op->fused_as[ORTRAIN_FUSION_BIAS]
                                             : NULL;
   if (op_type == NULL || !has_kernel (provider, &layer, op_type))
     return TRUE;
@@ -221,10 +221,11 @@ ortrain_fuse_linear (OrtrainGraph *graph, const OrtrainProvider *provider, GErro
       OrtrainNode *node = nodes->pdata[i];
       if (node->graph == NULL || node->op == NULL)
         continue;
-      if ((node->op->with_bias != NULL || node->op->with_bias_and_gelu != NULL) &&
+      if ((node->op->fused_as[ORTRAIN_FUSION_BIAS] != NULL ||
+           node->op->fused_as[ORTRAIN_FUSION_BIAS_AND_GELU] != NULL) &&
           !fuse (node, provider, replaced, error))
         return FALSE;
-      if (node->op->with_gelu_gradient != NULL && !fuse_gradient (node, provider, error))
+      if (node->op->fused_as[ORTRAIN_FUSION_GELU_GRADIENT] != NULL && !fuse_gradient (node, provider, error))
         return FALSE;
     }
   g_clear_pointer (&edit, ortrain_graph_end_edit);

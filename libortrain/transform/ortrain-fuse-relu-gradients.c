@@ -65,8 +65,8 @@ has_kernel (const OrtrainProvider *provider, const OrtrainNode *node, const Ortr
     }
   operands[0].dtype = dy->dtype;
   operands[n].dtype = bias->dtype;
-  return provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, node->op->through_relu, operands, n + 1,
-                                       operands + n + 1, node->outputs->len) != NULL;
+  return provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, node->op->fused_as[ORTRAIN_FUSION_RELU_GRADIENT],
+                                       operands, n + 1, operands + n + 1, node->outputs->len) != NULL;
 }
 
 static void
@@ -85,7 +85,7 @@ fuse (OrtrainNode *node, const OrtrainProvider *provider)
   OrtrainValue *bias = skip_views (ortrain_node_input (apply, 3));
   if (bias->rank != 1 || !has_kernel (provider, node, dy, bias))
     return;
-  ortrain_node_set_operator (node, ORTRAIN_DOMAIN, node->op->through_relu);
+  ortrain_node_set_operator (node, ORTRAIN_DOMAIN, node->op->fused_as[ORTRAIN_FUSION_RELU_GRADIENT]);
   node->op = ortrain_ops_lookup (node->domain, node->op_type);
   ortrain_node_set_input (node, 0, dy);
   ortrain_node_set_input (node, node->inputs->len, bias);
@@ -95,7 +95,8 @@ fuse (OrtrainNode *node, const OrtrainProvider *provider)
 static gboolean
 is_candidate (const OrtrainNode *node, const OrtrainProvider *provider)
 {
-  return node->op != NULL && node->op->through_relu != NULL && ortrain_node_input (node, 1) != NULL &&
+  return node->op != NULL && node->op->fused_as[ORTRAIN_FUSION_RELU_GRADIENT] != NULL &&
+         ortrain_node_input (node, 1) != NULL &&
          has_kernel (provider, node, ortrain_node_input (node, 0), ortrain_node_input (node, 2));
 }
 

@@ -81,10 +81,10 @@ fuse_sum_before (OrtrainNode *node, const OrtrainProvider *provider)
   OrtrainValue *x = ortrain_node_input (node, 0);
   OrtrainNode *sum = x->producer;
   if (!is_plain_sum (sum, node) || x->role != ORTRAIN_ROLE_NONE ||
-      !has_kernel (provider, node, node->op->of_sum, x, 3, 3))
+      !has_kernel (provider, node, node->op->fused_as[ORTRAIN_FUSION_SUM_BEFORE], x, 3, 3))
     return;
   OrtrainValue *a = ortrain_node_input (sum, 0), *b = ortrain_node_input (sum, 1);
-  become (node, node->op->of_sum);
+  become (node, node->op->fused_as[ORTRAIN_FUSION_SUM_BEFORE]);
   const guint n_outputs = node->outputs->len;
   ortrain_node_set_n_outputs (node, 4);
   for (guint k = n_outputs; k < 3; k++)
@@ -102,10 +102,10 @@ fuse_sum_behind (OrtrainNode *node, const OrtrainProvider *provider)
   if (dx == NULL || dx->uses.n != 1 || dx->is_output || dx->role != ORTRAIN_ROLE_NONE)
     return;
   OrtrainNode *sum = dx->uses.items[0].node;
-  if (!is_plain_sum (sum, node) || !has_kernel (provider, node, node->op->plus_input, dx, 5, 0))
+  if (!is_plain_sum (sum, node) || !has_kernel (provider, node, node->op->fused_as[ORTRAIN_FUSION_SUM_AFTER], dx, 5, 0))
     return;
   OrtrainValue *addend = ortrain_node_input (sum, ortrain_node_input (sum, 0) == dx ? 1 : 0);
-  become (node, node->op->plus_input);
+  become (node, node->op->fused_as[ORTRAIN_FUSION_SUM_AFTER]);
   ortrain_node_set_input (sum, 0, NULL);
   ortrain_node_set_input (sum, 1, NULL);
   ortrain_node_set_input (node, 5, addend);
@@ -121,9 +121,9 @@ ortrain_fuse_residuals (OrtrainGraph *graph, const OrtrainProvider *provider, GE
   for (guint i = 0; i < nodes->len; i++)
     {
       OrtrainNode *node = nodes->pdata[i];
-      if (node->graph != NULL && node->op != NULL && node->op->of_sum != NULL)
+      if (node->graph != NULL && node->op != NULL && node->op->fused_as[ORTRAIN_FUSION_SUM_BEFORE] != NULL)
         fuse_sum_before (node, provider);
-      else if (node->graph != NULL && node->op != NULL && node->op->plus_input != NULL)
+      else if (node->graph != NULL && node->op != NULL && node->op->fused_as[ORTRAIN_FUSION_SUM_AFTER] != NULL)
         fuse_sum_behind (node, provider);
     }
   g_clear_pointer (&edit, ortrain_graph_end_edit);

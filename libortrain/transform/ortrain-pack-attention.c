@@ -86,8 +86,9 @@ match_lookups (OrtrainNode *node)
 gboolean
 ortrain_attention_may_be_packed (OrtrainNode *node)
 {
-  return node->op != NULL && node->op->of_packed != NULL && ortrain_node_output (node, 1) == NULL &&
-         ortrain_node_input (node, 4) == NULL && !ortrain_pattern_carries_gradient (ortrain_node_input (node, 3), 0);
+  return node->op != NULL && node->op->fused_as[ORTRAIN_FUSION_PACKED] != NULL &&
+         ortrain_node_output (node, 1) == NULL && ortrain_node_input (node, 4) == NULL &&
+         !ortrain_pattern_carries_gradient (ortrain_node_input (node, 3), 0);
 }
 
 gboolean
@@ -98,8 +99,9 @@ ortrain_attention_read_packed (OrtrainNode *node, OrtrainValue *packed, GError *
   const gint64 order = ortrain_attributes_get_int (node->attributes, "packed", 0);
   OrtrainValue *operands[] = { packed, ortrain_node_input (node, 3), NULL, ortrain_node_input (node, 5),
                                ortrain_node_input (node, 6) };
-  OrtrainNode *whole = ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, node->op->of_packed, node->name,
-                                                  operands, operands[4] != NULL ? 5 : (operands[1] != NULL ? 2 : 1), 1);
+  OrtrainNode *whole =
+      ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, node->op->fused_as[ORTRAIN_FUSION_PACKED], node->name,
+                                 operands, operands[4] != NULL ? 5 : (operands[1] != NULL ? 2 : 1), 1);
   ortrain_attributes_assign (whole->attributes, node->attributes);
   ortrain_attributes_remove (whole->attributes, "packed");
   if (!ortrain_ops_infer_node (whole, error))
@@ -137,7 +139,7 @@ ortrain_pack_attention (OrtrainGraph *graph, GError **error)
   for (guint i = 0; i < nodes->len; i++)
     {
       OrtrainNode *node = nodes->pdata[i];
-      if (node->op != NULL && node->op->of_packed != NULL && !pack (node, error))
+      if (node->op != NULL && node->op->fused_as[ORTRAIN_FUSION_PACKED] != NULL && !pack (node, error))
         return FALSE;
     }
   g_clear_pointer (&edit, ortrain_graph_end_edit);

@@ -48,7 +48,8 @@ match_product (OrtrainValue *y, Layer *layer)
 {
   static const gint64 swapped[] = { 1, 0 };
   OrtrainNode *node = y->producer;
-  const gboolean has_row = node != NULL && node->op != NULL && node->op->by_three != NULL;
+  const gboolean has_row =
+      node != NULL && node->op != NULL && node->op->fused_as[ORTRAIN_FUSION_THREE_PRODUCTS] != NULL;
   if (!has_row || ortrain_attributes_get_int (node->attributes, "transA", 0) ||
       ortrain_attributes_get_float (node->attributes, "alpha", 1) != 1 ||
       ortrain_attributes_get_float (node->attributes, "beta", 1) != 1)
@@ -137,10 +138,10 @@ has_kernels (const OrtrainProvider *provider, const OrtrainNode *attention, cons
   for (guint i = 0; i < G_N_ELEMENTS (operands); i++)
     operands[i].dtype = dtype;
   const guint n = layers[0].bias != NULL ? 1 + 2 * N_PARTS : 1 + N_PARTS;
-  return provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, layers[0].op->by_three, operands, n, operands, 1) !=
-             NULL &&
-         provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, attention->op->of_packed, operands, 1, operands, 1) !=
-             NULL;
+  return provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, layers[0].op->fused_as[ORTRAIN_FUSION_THREE_PRODUCTS],
+                                       operands, n, operands, 1) != NULL &&
+         provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, attention->op->fused_as[ORTRAIN_FUSION_PACKED],
+                                       operands, 1, operands, 1) != NULL;
 }
 
 /* Fills the shape [batch, length, 3, heads, width], for y of [batch, length, …] or [batch · length, …]. In the second case at most
@@ -190,9 +191,9 @@ pack (OrtrainNode *attention, const OrtrainProvider *provider, GError **error)
       operands[1 + i] = layers[i].w;
       operands[1 + N_PARTS + i] = layers[i].bias;
     }
-  OrtrainNode *node =
-      ortrain_graph_insert_node (graph, attention, ORTRAIN_DOMAIN, layers[0].op->by_three, layers[0].y->producer->name,
-                                 operands, layers[0].bias != NULL ? 1 + 2 * N_PARTS : 1 + N_PARTS, 1);
+  OrtrainNode *node = ortrain_graph_insert_node (
+      graph, attention, ORTRAIN_DOMAIN, layers[0].op->fused_as[ORTRAIN_FUSION_THREE_PRODUCTS],
+      layers[0].y->producer->name, operands, layers[0].bias != NULL ? 1 + 2 * N_PARTS : 1 + N_PARTS, 1);
   if (layers[0].transposed)
     ortrain_attributes_set_int (node->attributes, "transB", 1);
   if (!ortrain_ops_infer_node (node, error))
@@ -214,7 +215,7 @@ ortrain_pack_linear (OrtrainGraph *graph, const OrtrainProvider *provider, GErro
   for (guint i = 0; i < nodes->len; i++)
     {
       OrtrainNode *node = nodes->pdata[i];
-      if (node->op != NULL && node->op->of_packed != NULL && !pack (node, provider, error))
+      if (node->op != NULL && node->op->fused_as[ORTRAIN_FUSION_PACKED] != NULL && !pack (node, provider, error))
         return FALSE;
     }
   g_clear_pointer (&edit, ortrain_graph_end_edit);

@@ -202,10 +202,10 @@ ask_kernel (const Layouts *self, const Place *place, double *spared)
     describe_operand (ortrain_node_input (node, i), place->inputs >> i & 1, &operands[i], dims[i]);
   describe_operand (ortrain_node_output (node, 0), place->outputs & 1, &operands[n], dims[n]);
   const OrtrainKernel *kernel = self->provider->klass->find_kernel (
-      self->provider, ORTRAIN_DOMAIN, node->op->with_channels_last, operands, n, operands + n, 1);
+      self->provider, ORTRAIN_DOMAIN, node->op->fused_as[ORTRAIN_FUSION_CHANNELS_LAST], operands, n, operands + n, 1);
   if (kernel == NULL)
     return FALSE;
-  OrtrainKernelSetup setup = { .op_type = node->op->with_channels_last,
+  OrtrainKernelSetup setup = { .op_type = node->op->fused_as[ORTRAIN_FUSION_CHANNELS_LAST],
                                .domain = ORTRAIN_DOMAIN,
                                .attributes = node->attributes,
                                .inputs = operands,
@@ -444,7 +444,7 @@ weigh_regions (Layouts *self)
   for (guint p = 0; p < self->n; p++)
     {
       Place *place = &self->places[p];
-      if (place->takes && place->node->op->with_channels_last != NULL)
+      if (place->takes && place->node->op->fused_as[ORTRAIN_FUSION_CHANNELS_LAST] != NULL)
         place->takes = ask_kernel (self, place, &place->spared);
       any = any || (place->takes && place->spared > 0);
     }
@@ -682,9 +682,10 @@ has_convolutions (const OrtrainGraph *graph, const OrtrainProvider *provider)
       const OrtrainNode *node = graph->nodes->pdata[i];
       if (node->op == NULL || ortrain_node_has_flag (node, ORTRAIN_OP_CONTROL))
         return FALSE;
-      found = found || (node->op->with_channels_last != NULL &&
-                        provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, node->op->with_channels_last, inputs, 2,
-                                                      &any, 1) != NULL);
+      found = found ||
+              (node->op->fused_as[ORTRAIN_FUSION_CHANNELS_LAST] != NULL &&
+               provider->klass->find_kernel (provider, ORTRAIN_DOMAIN, node->op->fused_as[ORTRAIN_FUSION_CHANNELS_LAST],
+                                             inputs, 2, &any, 1) != NULL);
     }
   return found;
 }

@@ -583,7 +583,7 @@ static const OrtrainOpDef ops[] = {
     .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".00*000l", .upgrade = upgrade_attention },
   { .name = "Attention", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_NARROW, .since = 1, .min_inputs = 3, .max_inputs = 7, .min_outputs = 1,
     .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 3 << 5, .types = ".00*ffb", .scalar_inputs = 3 << 5, .infer = infer_attention,
-    .gradient = gradient_attention, .of_packed = "PackedAttention", .channels = ORTRAIN_CHANNELS_ALIGNED, .broadcast_inputs = 1 << 3, .input_roles = { [3] = "mask", [4] = "bias", [5] = "ratio" }, .expand = ortrain_body_attention,
+    .gradient = gradient_attention, .fused_as[ORTRAIN_FUSION_PACKED] = "PackedAttention", .channels = ORTRAIN_CHANNELS_ALIGNED, .broadcast_inputs = 1 << 3, .input_roles = { [3] = "mask", [4] = "bias", [5] = "ratio" }, .expand = ortrain_body_attention,
     .restore = ortrain_body_attention },
   { .name = "AttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 10, .min_outputs = 1,
     .max_outputs = 4, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".000f*ffbf", .scalar_inputs = 3 << 7, .infer = infer_attention_grad,

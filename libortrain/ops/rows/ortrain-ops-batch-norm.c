@@ -262,7 +262,7 @@ static const OrtrainOpDef ops[] = {
     .saved_outputs = 1 << 3 | 1 << 4 | 1 << 5, .split = split_batch_norm,
     .infer = infer_batch_norm, .gradient = gradient_batch_norm_train, .inference_form = "BatchNormalization", BATCH_NORM_OPERANDS, .restore = ortrain_body_restore_batch_norm, .expand = ortrain_body_batch_norm_train },
   { ORTRAIN_NORM_GRADIENT_FIELDS ("BatchNormGrad", 5, 5, 3, ".0", infer_batch_norm_grad, ortrain_zero_sums_batch_norm_grad, ortrain_body_batch_norm_grad),
-    .find_images = find_images, .put_channels_last = put_channels_last, .through_relu = "BatchNormReluGrad" },
+    .find_images = find_images, .put_channels_last = put_channels_last, .fused_as[ORTRAIN_FUSION_RELU_GRADIENT] = "BatchNormReluGrad" },
   { .name = "BatchNormReluGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 6, .max_inputs = 6, .min_outputs = 1,
     .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .find_images = find_images, .put_channels_last = put_channels_last,
     .infer = infer_batch_norm_relu_grad, .expand = ortrain_body_batch_norm_relu_grad },
