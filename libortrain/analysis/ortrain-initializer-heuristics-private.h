@@ -11,7 +11,7 @@ double ortrain_initializer_heuristics_get (OrtrainDType dtype, const guint8 *dat
 /* A mask (minus infinity, or zeros and large negative numbers), or sines and cosines of positions. broadcast: a grid of
  * positions as well, and any value that is no number. *is_weak: a parameter may begin so. */
 const char *ortrain_initializer_heuristics_explain (OrtrainTensor *tensor, gboolean broadcast, gboolean *is_weak);
-/* Whole and half numbers, not all alike: positions. */
+/* Recognizes position grids: multiples of 0.5 that are not constant. */
 const char *ortrain_initializer_heuristics_explain_grid (OrtrainTensor *tensor);
 /* Whether all elements are one number, as far as the first 65,536 tell. */
 gboolean ortrain_initializer_heuristics_are (OrtrainTensor *tensor, double number);
