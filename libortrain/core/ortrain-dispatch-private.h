@@ -4,9 +4,9 @@
 #include <glib-object.h>
 
 /* Methods that users implement (of datasets, schedules, optimizers, losses) run on the thread that asked for the work,
- * also when the work is done by a thread of ours: GJS cannot run anywhere else. A thread of ours says for whom it
- * works; the calls go there and are waited for. The asker's context must be iterated then, as any asynchronous call
- * needs it. Classes of this library, and threads of the user's own, are called directly. */
+ * also when the work is done by a thread of ours: GJS cannot run anywhere else. A worker thread names the context that
+ * it works for; calls run there, and the worker waits. The caller must iterate its context meanwhile, as for any
+ * asynchronous call. Classes of this library, and threads of the user's own, are called directly. */
 
 /* From now on this thread works for the owner of `context` (NULL: for itself). */
 void ortrain_dispatch_set_context (GMainContext *context);
