@@ -121,7 +121,7 @@ struct _OrtrainNode
   GObject parent_instance;
 
   OrtrainGraph *graph; /* no reference */
-  char *name;          /* may be "", which is nobody's memory */
+  char *name;          /* may be a static empty string, which is not freed */
   char *op_type;       /* GRefString, shared by the nodes that have it */
   char *domain;        /* likewise; "" for ONNX's own ("ai.onnx" is normalised) */
   GPtrArray *inputs;   /* of OrtrainValue or NULL; no references */
@@ -168,8 +168,8 @@ struct _OrtrainGraph
   guint recompute_group_size; /* segments of the forward pass; the pass recompute-cheap keeps the values that are live
                              * between them; 0: it chooses, and writes it here */
   gboolean spares_memory;     /* passes prefer less memory to less arithmetic */
-  GHashTable *known_notes;    /* the same, as a set; or NULL */
-  guint n_contradicted;       /* of them, counted beyond the first few that have a note */
+  GHashTable *known_notes;    /* the notes, as a set; or NULL */
+  guint n_contradicted;       /* contradicted declarations beyond the first few, which have a note */
   OrtrainGraphEdit *edit;
   GHashTable *many_uses; /* value with many readers → the position of each in `uses`; or NULL */
   GHashTable
