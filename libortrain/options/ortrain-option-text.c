@@ -178,7 +178,7 @@ ortrain_option_set_from_text (GObject *object, const char *property, const char 
   return ortrain_option_set_checked (object, pspec, &value, error);
 }
 
-/* A value that cannot be parsed is reported in a warning, and ignored. */
+/* A value that cannot be parsed is reported in a message, and ignored. */
 void
 ortrain_options_read_environment (GObject *object, const OrtrainOptionVariable *variables, guint n)
 {

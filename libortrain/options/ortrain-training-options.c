@@ -20,10 +20,14 @@
  * session = Ortrain.TrainingSession(Ortrain.Model("model.onnx"), options)
  * ```
  *
- * New options take their values from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
- * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OFFLOAD`, `ORTRAIN_OFFLOAD_FOLDER`, `ORTRAIN_MEMORY_OPT_LEVEL`, `ORTRAIN_MEMORY_OPT_CONFIG`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER`, `ORTRAIN_DEVICE_INDEX`, `ORTRAIN_MAX_GRAD_NORM`
- * `ORTRAIN_STOP_GRADIENT` (patterns, with commas between them)
- * or `ORTRAIN_IMMEDIATE_UPDATES`; [method@TrainingOptions.load_file] reads them from a JSON file.
+ * New options take their values from the environment where it has `ORTRAIN_ALLOW_TF32`, `ORTRAIN_ARENA_CONFIG`,
+ * `ORTRAIN_CUDNN_CONV_ALGO_SEARCH`, `ORTRAIN_DETERMINISTIC`, `ORTRAIN_DEVICE_INDEX`, `ORTRAIN_DEVICE_MEMORY_LIMIT`,
+ * `ORTRAIN_IMMEDIATE_UPDATES`, `ORTRAIN_MAX_GRAD_NORM`, `ORTRAIN_MEMORY_BUDGET`, `ORTRAIN_MEMORY_OPT_CONFIG`,
+ * `ORTRAIN_MEMORY_OPT_LEVEL`, `ORTRAIN_MEMORY_PATTERN`, `ORTRAIN_OFFLOAD`, `ORTRAIN_OFFLOAD_FOLDER`,
+ * `ORTRAIN_PRECISION`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER`, `ORTRAIN_SEED`, `ORTRAIN_STOP_GRADIENT` (patterns,
+ * with commas between them), `ORTRAIN_STOP_ON_NAN` or `ORTRAIN_THREADS`, and under ONNX Runtime's names
+ * `ORTMODULE_MEMORY_OPT_CONFIG` and `ORTMODULE_MEMORY_OPT_LEVEL`; [method@TrainingOptions.load_file] reads them from a
+ * JSON file.
  *
  * [property@TrainingOptions:max-grad-norm], [property@TrainingOptions:stop-on-nan] and
  * [property@TrainingOptions:print-memory] may be changed between the steps of a session; the rest is read when a
@@ -127,7 +131,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:optimizer: (getter get_optimizer) (setter set_optimizer)
    *
-   * The rule that moves the parameters. A session gives options without one an [class@AdamW]. Default: %NULL.
+   * The optimizer that updates the parameters. A session gives options without one an [class@AdamW]. Default: %NULL.
    */
   properties[PROP_OPTIMIZER] =
       ortrain_field_object ("optimizer", G_STRUCT_OFFSET (OrtrainTrainingOptions, optimizer), ORTRAIN_TYPE_OPTIMIZER);
@@ -519,7 +523,7 @@ ortrain_training_options_new (void)
  * ortrain_training_options_get_optimizer: (get-property optimizer)
  * @self: the object
  *
- * Gets the rule that moves the parameters.
+ * Gets the optimizer that updates the parameters.
  *
  * Returns: (transfer none) (nullable): the value
  */
@@ -535,7 +539,7 @@ ortrain_training_options_get_optimizer (OrtrainTrainingOptions *self)
  * @self: the object
  * @optimizer: (nullable): the new value
  *
- * Sets the rule that moves the parameters.
+ * Sets the optimizer that updates the parameters.
  */
 void
 ortrain_training_options_set_optimizer (OrtrainTrainingOptions *self, OrtrainOptimizer *optimizer)
