@@ -74,7 +74,8 @@ read_flops (OrtrainDeviceSpeed *self, JsonObject *object, GError **error)
   JsonNode *node = json_object_get_member (object, "flops_per_second");
   JsonObject *flops = node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
   if (flops == NULL || !json_object_has_member (flops, "float32"))
-    return refuse ("flops_per_second", "an object with \"float32\", and what is faster or slower", error);
+    return refuse ("flops_per_second", "an object with \"float32\", and with other types that are faster or slower",
+                   error);
   g_autoptr (GList) members = json_object_get_members (flops);
   for (GList *l = members; l != NULL; l = l->next)
     {
