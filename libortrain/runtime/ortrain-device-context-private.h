@@ -20,7 +20,7 @@ gboolean ortrain_device_context_open_stream (OrtrainDeviceContext *self, Ortrain
 /* For calls; at the same address as long as the execution lives. */
 const OrtrainKernelContext *ortrain_device_context_peek_context (OrtrainDeviceContext *self, OrtrainPlanStream stream);
 
-/* For values without bytes. */
+/* A valid address for empty tensors. */
 gpointer ortrain_device_context_get_empty_address (OrtrainDeviceContext *self);
 
 /* The contents of a tensor of the host, where kernels read them: itself if they can, else a copy that is created once,
@@ -41,10 +41,10 @@ gboolean ortrain_device_context_read_fault (OrtrainDeviceContext *self, OrtrainF
 gboolean ortrain_device_context_submit (OrtrainDeviceContext *self, OrtrainPlanStream stream,
                                         const OrtrainKernelCall *calls, guint n_calls, GCancellable *cancellable,
                                         GError **error);
-/* Whose calls are submitted from now on; whether those before were of the same program. */
+/* Sets the current program. Returns TRUE if it was already current. */
 gboolean ortrain_device_context_set_current_program (OrtrainDeviceContext *self, gconstpointer program);
 void ortrain_device_context_forget_program (OrtrainDeviceContext *self, gconstpointer program);
-/* Makes one thing of calls whose addresses stay, and submits it. NULL with an error. */
+/* Makes one capture of calls whose addresses do not change, and submits it. NULL with an error. */
 OrtrainCapture *ortrain_device_context_capture (OrtrainDeviceContext *self, OrtrainPlanStream stream,
                                                 const OrtrainKernelCall *calls, guint n_calls, GError **error);
 gboolean ortrain_device_context_launch (OrtrainDeviceContext *self, OrtrainPlanStream stream, OrtrainCapture *capture,

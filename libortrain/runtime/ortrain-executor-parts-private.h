@@ -26,7 +26,7 @@ typedef struct
   guint64 stamp;           /* of the last use */
   gboolean is_guarded;     /* a failed check stops the update on the device */
   gboolean placed;         /* constants and persistent values have their addresses */
-  guint64 moves;           /* of the arena, when its values got theirs */
+  guint64 moves;           /* the arena's move counter when addresses were assigned */
 } OrtrainExecutorEntry;
 
 typedef struct

@@ -69,7 +69,7 @@ host_reads (const OrtrainParameterStore *self)
   return ortrain_device_context_get_provider (self->device_context)->klass->reads_host;
 }
 
-/* Nothing may be added to no pointer. */
+/* Pointer arithmetic on NULL is undefined: returns NULL. */
 static gpointer
 place (OrtrainParameterStore *self, gsize offset)
 {
