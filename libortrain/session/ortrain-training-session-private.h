@@ -148,7 +148,8 @@ OrtrainMemoryPlan *ortrain_training_session_try_batch (OrtrainTrainingSession *s
                                                        OrtrainPlanChoiceMemo *family, GError **error);
 /* Appends to an error of a budget that is too small which options would help, and how much. */
 void ortrain_training_session_explain_budget (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, GError *error);
-/* Finds or creates the plan for these feeds, and binds them; where that fails, labels that are out of range are named first. */
+/* Finds or creates the plan for these feeds, and binds them; if that fails, the error names labels that are out of
+ * range first. */
 gboolean ortrain_training_session_bind_checked (OrtrainTrainingSession *self, OrtrainTrainingRun run,
                                                 OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);
 /* How the session's graphs are run. */

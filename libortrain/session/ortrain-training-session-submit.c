@@ -152,8 +152,8 @@ count_submitted (OrtrainTrainingSession *self, OrtrainQueuedStep *step)
   g_mutex_unlock (&self->lock);
 }
 
-/* Whether the update before may turn out to have been left out, so that the next one is not the one that it is counted as.
- * There is one at most of which that is not known. */
+/* Whether the previous update may turn out to have been skipped, so that the number of the next one is not certain. At
+ * most one update can be in this state. */
 static gboolean
 previous_update_unknown (OrtrainTrainingSession *self)
 {
