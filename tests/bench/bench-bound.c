@@ -76,7 +76,7 @@ make_graph (OrtrainTrainingSession *session, gint64 batch, gint64 length, const 
     fail (error);
   graph->recompute_group_size = spares ? 1 : 0;
   graph->spares_memory = spares;
-  if (!ortrain_optimize_static_graph (graph, provider, &error))
+  if (!ortrain_optimize_static_graph (graph, provider, NULL, &error))
     fail (error);
   return graph;
 }
