@@ -53,8 +53,8 @@ ortrain_name_table_resolve (OrtrainNameTable *self, const char *name, OrtrainVal
   return TRUE;
 }
 
-/* Adds a name of a value, unless it is the value's own. In the outermost graph the name is copied: the message that it
- * is part of is freed before the table. */
+/* Adds a name of a value. The outermost graph's own names need no entry; other names are copied there, because the
+ * message that they are part of is freed before the table. */
 void
 ortrain_name_table_insert (OrtrainReaderState *state, OrtrainNameTable *self, const char *name, OrtrainValue *value)
 {
