@@ -40,7 +40,8 @@ typedef enum
   ORTRAIN_OP_UPDATES = 1 << 13,     /* reads gradients in place, after everything has been added to them; may run as
                                        soon as nothing else reads the values that its outputs replace */
   ORTRAIN_OP_ONE_PASS = 1 << 14,    /* goes over its memory once or twice: computing output 0 again is cheap */
-  ORTRAIN_OP_SUMMARIZES = 1 << 15,  /* computes a few numbers from input 0, which are small compared with it */
+  ORTRAIN_OP_SUMMARIZES = 1 << 15,  /* computes a few numbers from input 0; the backward pass computes them again, they
+                                       are not kept with it */
 } OrtrainOpFlags;
 
 /* The kind by which rewrites and patterns of fusions recognize an operator. Only operators that one of them looks for
@@ -216,7 +217,7 @@ struct _OrtrainOpDef
   /* For our own operators that upgrades write: the same in operators of ONNX, for any sizes. */
   gboolean (*restore) (OrtrainBody *body);
 
-  /* Bit k: output k is a statistic of input 0, small compared with it, that the backward pass reads. 0: no such
+  /* Bit k: output k is a statistic, a few numbers computed from input 0, that the backward pass reads. 0: no such
    * output. */
   guint32 saved_outputs;
   /* Moves output 0 to an element-wise node that computes it of such statistics, in nodes before `before` (NULL: at the
