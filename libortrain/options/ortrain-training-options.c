@@ -335,9 +335,9 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:offload: (getter get_offload) (setter set_offload)
    *
-   * Whether a [property@TrainingOptions:memory-budget] may be met by values that leave the memory of a step after they
-   * are computed in the forward pass, and are copied back when the backward pass reads them. On a device with memory of
-   * its own they go to pinned memory of the host, while the device computes; on the CPU they go to a file in
+   * Whether a [property@TrainingOptions:memory-budget] may be met by values that leave the memory of a step after their
+   * last use in the forward pass, and are copied back when the backward pass reads them. On a device with memory of its
+   * own they go to pinned memory of the host, while the device computes; on the CPU they go to a file in
    * [property@TrainingOptions:offload-folder]. It is weighed against computing values again: the first plan that fits,
    * by time, is taken. Without a budget nothing is offloaded. The results are the same, to the bit. Default:
    * %ORTRAIN_OFFLOAD_AUTO.
