@@ -126,7 +126,7 @@ test_blind_rows (void)
     }
 }
 
-/* In their gradients, too: the score of the keys is lost in float32 when it is added to such a number. */
+/* In their gradients, too: the number of keys is lost in float32, when its logarithm is added to such a number. */
 static void
 test_blind_gradients (void)
 {
