@@ -472,6 +472,7 @@ end_oldest (OrtrainTrainingSession *self, GError **error)
   OrtrainQueuedStep *step = ortrain_step_queue_peek_oldest (self->queue);
   gboolean ok;
   self->failed_item = -1;
+  self->in_step = TRUE; /* handlers that are told of it may read */
   if (step->state == ORTRAIN_STEP_DROPPED)
     ok = repeat (self, step, error);
   else
@@ -483,6 +484,7 @@ end_oldest (OrtrainTrainingSession *self, GError **error)
       else
         lose_steps (self, step);
     }
+  self->in_step = FALSE;
   ortrain_training_session_end_step (self, step, ok);
   return ok;
 }

@@ -385,6 +385,39 @@ test_goes_on (void)
   g_assert_cmpuint (ortrain_training_session_get_step (cpu), ==, 5);
 }
 
+static void
+step_in_handler (OrtrainTrainingSession *session, guint *n_busy)
+{
+  g_autoptr (GError) error = NULL, other = NULL;
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (0, FALSE);
+  ortrain_training_session_train_step (session, feeds, &error);
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY);
+  g_assert_false (ortrain_training_session_train_and_update (session, feeds, &other));
+  g_assert_error (other, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY);
+  g_assert_cmpuint (ortrain_training_session_get_n_train_steps (session), >, 0);
+  ++*n_busy;
+}
+
+/* A handler is told of an update that was left out while the step ends, on a device as on the CPU: it may read, and begin no other
+ * step. */
+static void
+test_handler (void)
+{
+  static const Form form = { CLIPS, "OrtrainAdam", TRUE };
+  g_autoptr (OrtrainTrainingSession) cpu = make_session (&form, "cpu", 1), late = make_session (&form, "late", 1);
+  guint n_cpu = 0, n_late = 0;
+  g_signal_connect (cpu, "overflow", G_CALLBACK (step_in_handler), &n_cpu);
+  g_signal_connect (late, "overflow", G_CALLBACK (step_in_handler), &n_late);
+  for (guint step = 0; step < N_STEPS; step++)
+    {
+      submit (cpu, step);
+      submit (late, step);
+    }
+  assert_same (late, cpu);
+  g_assert_cmpuint (n_cpu, >, 0);
+  g_assert_cmpuint (n_late, ==, n_cpu);
+}
+
 /* ---- a trainer ---- */
 
 static OrtrainTrainer *
@@ -509,5 +542,6 @@ main (int argc, char **argv)
   g_test_add_func ("/device-overflows/least-scale-apart", test_least_scale_apart);
   g_test_add_func ("/device-overflows/asynchronous", test_asynchronous);
   g_test_add_func ("/device-overflows/goes-on", test_goes_on);
+  g_test_add_func ("/device-overflows/handler", test_handler);
   return g_test_run ();
 }
