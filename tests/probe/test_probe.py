@@ -95,6 +95,16 @@ class Probe(unittest.TestCase):
         self.assertEqual(run("--sections", "products", **settings)[1]["products"]["table"][0]["found"], True)
         self.assertEqual(facts.find_refused(self.facts["products"]["table"]), [])
 
+    def test_beta_of_a_device(self):
+        """So does what becomes of NaN in a result that is not added to."""
+        _, told = run("--sections", "products", ORTRAIN_FAKE_CUBLASLT_KEEP_NAN="1")
+        kept = [each["not_numbers"] > 0 for row in told["products"]["beta"] for each in row["algorithms"]]
+        self.assertTrue(kept and all(kept))
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(told, file)
+            file.flush()
+            self.assertEqual(facts.make_settings(file.name), {"ORTRAIN_FAKE_CUBLASLT_KEEP_NAN": "1"})
+
     def test_engines(self):
         for name in ("attention", "convolutions"):
             self.assertEqual(json.loads(self.facts[name]["description"])["deviceName"], "emulated on the host")

@@ -132,6 +132,8 @@ multiply (const Product &p)
   const int64_t m = p.d.rows, n = p.d.columns, k = p.desc.trans_a ? p.a.rows : p.a.columns;
   const double alpha = p.alpha_at != nullptr ? read_scalar (p.alpha_at, p.desc.scale) : p.alpha;
   const double beta = p.beta_at != nullptr ? read_scalar (p.beta_at, p.desc.scale) : p.beta;
+  /* a beta in memory that is 0 and multiplied all the same: what a device's library may do */
+  const bool keeps_nan = p.beta_at != nullptr && getenv ("ORTRAIN_FAKE_CUBLASLT_KEEP_NAN") != nullptr;
   const uint32_t epilogue = p.desc.epilogue;
   const cudaDataType bias_type = p.desc.has_bias_type ? p.desc.bias_type : p.d.type;
   std::vector<T> a, b, column ((size_t) m);
@@ -154,7 +156,7 @@ multiply (const Product &p)
           for (int64_t i = 0; i < m; i++)
             {
               double y = alpha * (double) column[(size_t) i];
-              if (beta != 0)
+              if (beta != 0 || keeps_nan)
                 y += beta * load (p.in_c, c_first + i + j * p.c.ld, p.c.type);
               if (epilogue & CUBLASLT_EPILOGUE_BIAS)
                 y += load (p.desc.bias, of_bias + i, bias_type);

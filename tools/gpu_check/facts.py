@@ -52,8 +52,10 @@ def make_settings(path):
     """The environment in which the emulated libraries do what a device's were found to do."""
     with open(path) as file:
         facts = json.load(file)
-    refused = find_refused(facts.get("products", {}).get("table", []))
-    return {"ORTRAIN_FAKE_CUBLASLT_REFUSE": ",".join(refused)} if refused else {}
+    products = facts.get("products", {})
+    refused = find_refused(products.get("table", []))
+    keeps_nan = any(each.get("not_numbers") for row in products.get("beta", []) for each in row["algorithms"])
+    return ({"ORTRAIN_FAKE_CUBLASLT_REFUSE": ",".join(refused)} if refused else {}) | ({"ORTRAIN_FAKE_CUBLASLT_KEEP_NAN": "1"} if keeps_nan else {})
 
 
 # ---- in short ----
