@@ -44,7 +44,7 @@ typedef struct
 } OrtrainFoldBudget;
 
 void ortrain_fold_budget_init (OrtrainFoldBudget *self);
-/* transform/ortrain-fold-constants.c: nodes whose inputs are known are evaluated; their results become initializers.
+/* specialize/ortrain-fold-constants.c: nodes whose inputs are known are evaluated; their results become initializers.
  * Parameters and buffers are not known: they change. Folded constants stay small, unless shapes depend on them; nodes
  * whose results exceed the budget are kept. */
 gboolean ortrain_fold_constants (OrtrainGraph *graph, GError **error);
@@ -56,7 +56,7 @@ gboolean ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, OrtrainFoldB
 /* Whether its contents are known and do not change. */
 gboolean ortrain_fold_is_known (const OrtrainValue *value);
 
-/* transform/ortrain-narrow-constants.c: large element-wise results of constants that are the same along an axis, as a
+/* specialize/ortrain-narrow-constants.c: large element-wise results of constants that are the same along an axis, as a
  * mask is for all samples of a batch, are folded and kept once for that axis, where their readers broadcast them. The
  * nodes wait until all shapes are known. */
 typedef struct _OrtrainNarrowing OrtrainNarrowing;
@@ -72,7 +72,7 @@ void ortrain_narrowing_add (OrtrainNarrowing *self, OrtrainNode *node);
 /* Leaves dead nodes. */
 gboolean ortrain_narrowing_run (OrtrainNarrowing *self, GError **error);
 
-/* transform/ortrain-eliminate.c: nodes that change nothing (Identity, Reshape to the same shape, SumTo of an equal
+/* specialize/ortrain-eliminate.c: nodes that change nothing (Identity, Reshape to the same shape, SumTo of an equal
  * shape, …) are taken out: TRUE if this one was. */
 gboolean ortrain_eliminate_node (OrtrainGraph *graph, OrtrainNode *node);
 guint ortrain_eliminate_identities (OrtrainGraph *graph);
