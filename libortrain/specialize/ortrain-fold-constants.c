@@ -4,16 +4,16 @@
 #include "specialize/ortrain-host-evaluator-private.h"
 #include "specialize/ortrain-specialize-private.h"
 
-/* A mask of [1, 1, 2048, 2048] floats is the largest thing worth keeping; what is computed from weights stays with them
- * in the mapped file unless it is small. */
+/* A mask of [1, 1, 2048, 2048] floats is the largest constant worth keeping. A result of weights is
+ * folded only if it is small: the weights stay in the mapped file. */
 #define LIMIT_FROM_SHAPES ((gsize) 16 << 20)
 #define LIMIT_FROM_WEIGHTS ((gsize) 1 << 20)
 #define SMALL_WEIGHT ((gsize) 64 << 10)
-/* What decides a shape is computed whatever it takes, but no shape takes this much: a file of a few bytes could ask for
- * all memory there is. */
+/* A value that decides a shape is always computed, up to this size, which no shape needs: otherwise a file of a few bytes could
+ * ask for all memory. */
 #define LIMIT_FOR_SHAPES ((gsize) 256 << 20)
-/* What folding one graph may take in all: many nodes of a small file, each within the limits above, would ask for the
- * same. A large transformer folds about 100 KiB, with as many operations. */
+/* Limits of one graph, in bytes and in operations: many nodes of a small file, each within the limits above, could ask for
+ * all memory too. A large transformer folds about 100 KiB, with as many operations. */
 #define MAX_BYTES ((guint64) 512 << 20)
 #define MAX_WORK ((guint64) 1 << 32)
 
@@ -50,11 +50,11 @@ typedef enum
 {
   FOLD_YES,
   FOLD_NO,
-  FOLD_TOO_LARGE,   /* one result is */
-  FOLD_OVER_BUDGET, /* together with what was folded before */
+  FOLD_TOO_LARGE,   /* a result exceeds its limit */
+  FOLD_OVER_BUDGET, /* all results of the graph exceed theirs */
 } Verdict;
 
-/* What is spent is the size of the results, and the elements that are read and written. */
+/* Whether a node may be folded. It costs the bytes of its results, and as many operations as it reads and writes elements. */
 static Verdict
 may_fold (OrtrainNode *node, OrtrainFoldBudget *budget, gboolean host)
 {

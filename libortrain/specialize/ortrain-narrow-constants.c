@@ -9,7 +9,7 @@
  * columns], and the same for all samples. A narrow form of a constant has one element along each axis along which all are
  * the same: [1, 1, rows, columns]. It takes the place of the constant where that is broadcast anyway. */
 
-/* In bytes. What takes less is folded as it stands. */
+/* Bytes of a result; a smaller one is folded as it is. */
 #define LARGE ((gsize) 64 << 10)
 
 struct _OrtrainNarrowing
@@ -97,7 +97,8 @@ are_repeated (const guint8 *slices, gsize n, gsize size)
   return memcmp (slices, slices + size, (n - 1) * size) == 0;
 }
 
-/* Of a tensor with elements: one along the axes where they repeat themselves. FALSE if there is none. */
+/* kept: [rank], the dimensions of the tensor, with 1 for each axis along which all slices are equal. FALSE if no axis is like
+ * that. The tensor has elements. */
 static gboolean
 find_kept (OrtrainTensor *tensor, const gint64 *dims, guint rank, gint64 *kept)
 {
@@ -117,7 +118,7 @@ find_kept (OrtrainTensor *tensor, const gint64 *dims, guint rank, gint64 *kept)
   return found;
 }
 
-/* The first slices along the axes that are not kept. Returns the end of what was written. */
+/* Copies the first slice of each axis that is not kept. Returns the end of the copy. */
 static guint8 *
 copy_kept (guint8 *to, const guint8 *from, gsize size, const gint64 *dims, const gint64 *kept, guint rank)
 {
@@ -163,8 +164,8 @@ get_narrow (OrtrainNarrowing *self, OrtrainValue *value)
   return narrow;
 }
 
-/* dims: [rank], of what the inputs are broadcast to, the one with this index being another value. FALSE unless that has
- * the rank `rank` at most. */
+/* dims: [rank], the shape that the inputs are broadcast to if `other` replaces the one with this index. FALSE if its rank is
+ * larger than `rank`. */
 static gboolean
 broadcast_with (const OrtrainNode *node, guint index, OrtrainValue *other, gint64 *dims, guint rank)
 {
@@ -253,7 +254,7 @@ narrow_node (OrtrainNarrowing *self, OrtrainNode *node, GError **error)
       OrtrainValue *x = node->inputs->pdata[i];
       inputs[i] = x != NULL ? get_narrow (self, x) : NULL;
       if (x != NULL && inputs[i] == NULL)
-        return TRUE; /* what computes it could not be folded */
+        return TRUE; /* its producer could not be folded */
       is_narrower = is_narrower || inputs[i] != x;
     }
   if (ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_EXPAND)
@@ -292,7 +293,7 @@ is_read (const OrtrainNode *node)
   return FALSE;
 }
 
-/* By position: the nodes that others which wait read as they are, and what those are computed from. */
+/* [n nodes], by position: the nodes whose whole results are read by nodes that wait, and the nodes before them. */
 static gboolean *
 find_whole (const OrtrainNarrowing *self)
 {
@@ -340,7 +341,7 @@ ortrain_narrowing_run (OrtrainNarrowing *self, GError **error)
         return FALSE;
     }
   g_clear_pointer (&edit, ortrain_graph_end_edit);
-  /* Readers of what is known only now may change nothing. */
+  /* Nodes that read a new constant may have become identities. */
   ortrain_eliminate_identities (self->graph);
   return TRUE;
 }
