@@ -18,10 +18,11 @@
 struct _OrtrainBudgetChain
 {
   OrtrainChain chain;
-  GPtrArray *kept;  /* of gboolean [n_values]: by rate */
-  guint *rate;      /* [options]: the one that it stems from */
-  gboolean *always; /* [n_values]: kept whatever runs again */
-  gboolean is_late; /* late gradients are computed by another run of the loss */
+  GPtrArray *kept;   /* of gboolean [n_values]: by rate */
+  guint *rate;       /* [options]: the one that it stems from */
+  gboolean *always;  /* [n_values]: kept whatever runs again */
+  gboolean is_rough; /* see find_step_segments () */
+  gboolean is_late;  /* late gradients are computed by another run of the loss */
 };
 
 void
@@ -128,35 +129,85 @@ is_late_step (const OrtrainBudgetSearch *search, const OrtrainPlanStep *step)
   return FALSE;
 }
 
-/* For each step, the segment that it belongs to: in the forward pass that of its node; in the backward pass, the last one of
- * which something is read from there on. */
+#define NO_SEGMENT G_MAXUINT         /* of the whole step: parameters, constants, feeds */
+#define OF_GRADIENTS (G_MAXUINT - 1) /* computed from gradients */
+
+/* [n_values] of the plan's graph: the segment of values of the forward pass, of their copies, and of what cheap nodes of the backward
+ * pass compute from them alone. A copy that was fused with another node is no copy any more, but takes memory all the same. */
 static guint *
-find_step_segments (const OrtrainBudgetSearch *search, const OrtrainMemoryPlan *plan)
+find_value_segments (const OrtrainBudgetSearch *search, OrtrainMemoryPlan *plan)
+{
+  const OrtrainGraph *graph = ortrain_memory_plan_peek_graph (plan);
+  guint *segments = g_new (guint, graph->values->len + 1);
+  for (guint v = 0; v < graph->values->len; v++)
+    segments[v] = NO_SEGMENT;
+  for (guint t = 0; t < graph->nodes->len; t++)
+    {
+      const OrtrainNode *node = graph->nodes->pdata[t];
+      const gboolean is_cheap =
+          ortrain_node_has_flag (node, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_VIEW | ORTRAIN_OP_ONE_PASS);
+      guint segment = node->phase == ORTRAIN_PHASE_FORWARD || is_cheap ? NO_SEGMENT : OF_GRADIENTS;
+      for (guint i = 0; i < node->inputs->len && segment != OF_GRADIENTS; i++)
+        {
+          const guint of =
+              node->inputs->pdata[i] != NULL ? segments[((OrtrainValue *) node->inputs->pdata[i])->id] : NO_SEGMENT;
+          if (of != NO_SEGMENT)
+            segment = segment == NO_SEGMENT || of == OF_GRADIENTS ? of : MAX (segment, of);
+        }
+      for (guint k = 0; k < node->outputs->len; k++)
+        {
+          const OrtrainValue *output = ortrain_node_output (node, k);
+          const guint v = output != NULL ? find_forward_value (search, output) : G_MAXUINT;
+          if (output != NULL)
+            segments[output->id] = v != G_MAXUINT ? search->segment[v] : segment;
+        }
+    }
+  return segments;
+}
+
+/* The last segment of which the step reads or makes something; NO_SEGMENT: none. of_values: [n_values] of the plan's graph, or
+ * NULL: values of the forward pass and copies of them alone. */
+static guint
+find_own_segment (const OrtrainBudgetSearch *search, const OrtrainPlanStep *step, const guint *of_values)
+{
+  const guint n_inputs = step->phase == ORTRAIN_PHASE_FORWARD ? 0 : step->node->inputs->len;
+  guint segment = NO_SEGMENT;
+  for (guint i = 0; i < n_inputs + step->node->outputs->len && !is_late_step (search, step); i++)
+    {
+      const OrtrainValue *value =
+          i < n_inputs ? ortrain_node_input (step->node, i) : ortrain_node_output (step->node, i - n_inputs);
+      const guint v = value != NULL && of_values == NULL ? find_forward_value (search, value) : G_MAXUINT;
+      const guint of = value == NULL       ? NO_SEGMENT
+                       : of_values != NULL ? of_values[value->id]
+                       : v != G_MAXUINT    ? search->segment[v]
+                                           : NO_SEGMENT;
+      if (of != NO_SEGMENT && of != OF_GRADIENTS)
+        segment = segment == NO_SEGMENT ? of : MAX (segment, of);
+    }
+  return segment;
+}
+
+/* For each step, the segment that it belongs to: in the forward pass that of its node; in the backward pass, the last one of which
+ * something is read from there on, or with leaves_early the first one of which something has been read up to there. Where steps
+ * of two segments mix, the second one promises less, which may be too little; with some models it leads to better schedules. */
+static guint *
+find_step_segments (const OrtrainBudgetSearch *search, OrtrainMemoryPlan *plan, gboolean leaves_early)
 {
   guint *segments = g_new0 (guint, plan->n_steps + 1);
-  for (guint s = plan->n_steps; s-- > 0;)
+  g_autofree guint *of_values = leaves_early ? find_value_segments (search, plan) : NULL;
+  guint segment = leaves_early ? search->n_segments - 1 : 0;
+  for (guint k = 0; k < plan->n_steps; k++)
     {
-      const OrtrainPlanStep *step = &plan->steps[s];
-      const gboolean is_forward = step->phase == ORTRAIN_PHASE_FORWARD;
-      guint segment = is_forward || s + 1 >= plan->n_steps ? 0 : segments[s + 1];
-      segments[s] = segment;
-      if (is_late_step (search, step))
-        continue;
-      for (guint k = 0; k < step->node->outputs->len; k++)
+      const guint s = leaves_early ? k : plan->n_steps - 1 - k;
+      const guint own = find_own_segment (search, &plan->steps[s], of_values);
+      if (s < plan->first_backward)
+        segments[s] = own != NO_SEGMENT ? own : 0;
+      else
         {
-          const OrtrainValue *output = ortrain_node_output (step->node, k);
-          const guint v = output != NULL ? find_forward_value (search, output) : G_MAXUINT;
-          if (v != G_MAXUINT)
-            segment = MAX (segment, search->segment[v]);
+          if (own != NO_SEGMENT)
+            segment = leaves_early ? MIN (segment, own) : MAX (segment, own);
+          segments[s] = segment;
         }
-      for (guint i = 0; i < step->node->inputs->len && !is_forward; i++)
-        {
-          const OrtrainValue *input = ortrain_node_input (step->node, i);
-          const guint v = input != NULL ? find_forward_value (search, input) : G_MAXUINT;
-          if (v != G_MAXUINT)
-            segment = MAX (segment, search->segment[v]);
-        }
-      segments[s] = segment;
     }
   return segments;
 }
@@ -182,11 +233,11 @@ add_range (gint64 *change, gint32 first, gint32 last, guint64 bytes)
 
 static void
 profile_measure (Profile *self, const OrtrainBudgetSearch *search, const OrtrainBudgetChain *chain,
-                 const OrtrainMemoryPlan *plan)
+                 OrtrainMemoryPlan *plan, gboolean leaves_early)
 {
   const guint n = search->n_segments, n_steps = plan->n_steps;
   const gint32 first_backward = (gint32) plan->first_backward, last_step = (gint32) n_steps - 1;
-  g_autofree guint *segments = find_step_segments (search, plan);
+  g_autofree guint *segments = find_step_segments (search, plan, leaves_early);
   g_autofree gint32 *ends = g_new0 (gint32, n + 1);   /* the last forward step of each segment */
   g_autofree gint32 *begins = g_new0 (gint32, n + 1); /* the first backward step of each */
   g_autofree guint64 *held = g_new0 (guint64, n + 1); /* bytes of each that wait for the backward pass */
@@ -377,55 +428,78 @@ make_runs (const OrtrainBudgetSearch *search, const gboolean *kept, gboolean is_
   return run;
 }
 
-/* measured: NULL if no plan has the results of the base to the bit. FALSE: error. */
-static gboolean
-measure_chain (OrtrainBudgetSearch *search, gboolean is_late, OrtrainMemoryPlan *base,
-               const OrtrainPlanRequest *request, const OrtrainBudget *budget, OrtrainBudgetChain **measured,
-               GError **error)
+static OrtrainBudgetChain *
+chain_new (OrtrainBudgetSearch *search, GPtrArray *kept, gboolean is_late)
 {
   OrtrainBudgetChain *self = g_new0 (OrtrainBudgetChain, 1);
   self->is_late = is_late;
-  g_autofree gboolean *boundary = g_new0 (gboolean, search->n_values + 1);
+  self->kept = g_ptr_array_ref (kept);
   find_always (search, self);
+  return self;
+}
+
+#define MAX_VIEWS 2 /* of which steps belong to which segment */
+
+/* Adds chains; none where no plan has the results of the base to the bit. FALSE: error. */
+static gboolean
+measure_chains (OrtrainBudgetSearch *search, gboolean is_late, OrtrainMemoryPlan *base,
+                const OrtrainPlanRequest *request, const OrtrainBudget *budget, GError **error)
+{
+  g_autofree gboolean *boundary = g_new0 (gboolean, search->n_values + 1);
   for (guint v = 0; v < search->n_values; v++)
     for (guint t = search->segment[v]; t + 1 < search->n_segments && !boundary[v]; t++)
       boundary[v] = is_open_behind (search, v, t);
-  self->kept = ortrain_budget_search_list_cuts (search, boundary);
-  thin_out (self->kept);
-  g_autofree Profile *profiles = g_new0 (Profile, self->kept->len + 1);
+  g_autoptr (GPtrArray) kept = ortrain_budget_search_list_cuts (search, boundary);
+  thin_out (kept);
+  const guint n_views = ortrain_budget_is_small (search->graph) ? 1 : MAX_VIEWS; /* small graphs are refined */
+  OrtrainBudgetChain *chains[MAX_VIEWS];
+  g_autofree Profile *profiles = g_new0 (Profile, MAX_VIEWS * kept->len + 1); /* by view, then by rate */
   g_autoptr (GPtrArray) again = g_ptr_array_new_with_free_func (g_free);
+  const guint n_rates = kept->len;
   gboolean ok = TRUE;
   OrtrainPlanRequest lowering = *request;
   lowering.lowers_peak = lowering.without_search = TRUE;
-  for (guint r = 0; r < self->kept->len && ok;)
+  for (guint view = 0; view < n_views; view++)
     {
-      g_autofree guint8 *run = make_runs (search, self->kept->pdata[r], is_late);
+      chains[view] = chain_new (search, kept, is_late);
+      chains[view]->is_rough = view > 0;
+    }
+  for (guint r = 0; r < kept->len && ok;)
+    {
+      g_autofree guint8 *run = make_runs (search, kept->pdata[r], is_late);
       g_autoptr (OrtrainGraph) copy = ortrain_budget_apply_runs (search->graph, run, NULL, error);
       g_autoptr (OrtrainMemoryPlan) plan =
           copy != NULL ? ortrain_budget_plan_variant (copy, TRUE, &lowering, budget, error) : NULL;
       ok = plan != NULL;
       if (ok && !ortrain_budget_has_same_arithmetic (plan, base))
         {
-          g_ptr_array_remove_index (self->kept, r);
+          g_ptr_array_remove_index (kept, r);
           continue;
         }
-      profile_init (&profiles[r], search->n_segments);
-      if (ok)
-        profile_measure (&profiles[r], search, self, plan);
+      for (guint view = 0; view < n_views && ok; view++)
+        {
+          Profile *profile = &profiles[view * n_rates + r];
+          profile_init (profile, search->n_segments);
+          profile_measure (profile, search, chains[view], plan, view > 0);
+        }
       guint8 *nodes = g_new (guint8, search->n_nodes + 1);
       ortrain_recompute_find_recomputed (search->graph, run, nodes);
       g_ptr_array_add (again, nodes);
       r++;
     }
-  if (ok && self->kept->len > 0)
+  for (guint view = 0; view < n_views; view++)
     {
-      measure_open (search, self);
-      build_chain (search, self, profiles, (guint8 **) again->pdata);
-      *measured = g_steal_pointer (&self);
+      OrtrainBudgetChain *chain = chains[view];
+      if (ok && kept->len > 0)
+        {
+          measure_open (search, chain);
+          build_chain (search, chain, profiles + view * n_rates, (guint8 **) again->pdata);
+          g_ptr_array_add (search->chains, g_steal_pointer (&chain));
+        }
+      g_clear_pointer (&chain, ortrain_budget_chain_free);
     }
-  for (guint r = 0; r < again->len; r++)
+  for (guint r = 0; r < n_views * n_rates; r++)
     profile_clear (&profiles[r]);
-  g_clear_pointer (&self, ortrain_budget_chain_free);
   return ok;
 }
 
@@ -457,8 +531,8 @@ ortrain_budget_chain_measure (OrtrainBudgetSearch *search, OrtrainMemoryPlan *ba
     return FALSE;
   if (search->n_segments < 2)
     return TRUE;
-  return measure_chain (search, FALSE, base, request, budget, &search->chain, error) &&
-         (!search->has_late || measure_chain (search, TRUE, base, request, budget, &search->late_chain, error));
+  return measure_chains (search, FALSE, base, request, budget, error) &&
+         (!search->has_late || measure_chains (search, TRUE, base, request, budget, error));
 }
 
 /* ---- Choices ---- */
@@ -490,27 +564,32 @@ read_runs (const OrtrainBudgetSearch *search, const OrtrainBudgetChain *self, co
 }
 
 static void
-add_choices (OrtrainBudgetSearch *search, const OrtrainBudgetChain *self)
+add_choices (OrtrainBudgetSearch *search, const OrtrainBudgetChain *self, guint chain)
 {
   g_autoptr (GPtrArray) schedules = ortrain_chain_solve (&self->chain);
   for (guint c = 0; c < schedules->len; c++)
     {
       const OrtrainChainSchedule *schedule = schedules->pdata[c];
       guint8 *run = read_runs (search, self, schedule);
+      const guint n_choices = search->choices->len;
       if (run == NULL)
         continue;
       for (guint m = 1; m <= ORTRAIN_BUDGET_FEW_OFFLOADS && search->offload_work > 0; m++)
         ortrain_budget_search_add_part (search, g_memdup2 (run, search->n_values), schedule->peak, m,
                                         ORTRAIN_BUDGET_FEW_OFFLOADS);
       ortrain_budget_search_add_part (search, run, schedule->peak, 0, 1);
+      for (guint n = n_choices; n < search->choices->len; n++)
+        {
+          OrtrainBudgetChoice *choice = search->choices->pdata[n];
+          choice->of_chain = chain + 1;
+          choice->is_rough = self->is_rough;
+        }
     }
 }
 
 void
 ortrain_budget_chain_add_choices (OrtrainBudgetSearch *search)
 {
-  if (search->chain != NULL)
-    add_choices (search, search->chain);
-  if (search->late_chain != NULL)
-    add_choices (search, search->late_chain);
+  for (guint c = 0; c < search->chains->len; c++)
+    add_choices (search, search->chains->pdata[c], c);
 }

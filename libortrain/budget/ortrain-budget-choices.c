@@ -210,7 +210,8 @@ estimate (const OrtrainBudgetSearch *self, const OrtrainBudgetChoice *choice, co
   guint64 kept = 0, again = 0, most = 0, passing = 0;
   for (guint s = 0; s < self->n_segments; s++)
     {
-      const guint64 own = self->chain != NULL ? ortrain_budget_chain_estimate (self->chain, s, weights->kept[s]) : 0;
+      const guint64 own =
+          self->chains->len > 0 ? ortrain_budget_chain_estimate (self->chains->pdata[0], s, weights->kept[s]) : 0;
       most = MAX (most, own > 0 ? kept + again + own : 0);
       passing = MAX (passing, weights->passing[s]);
       kept += weights->kept[s];
@@ -230,7 +231,7 @@ ortrain_budget_search_add (OrtrainBudgetSearch *self, guint8 *run, gboolean *off
   choice->run = run;
   choice->offloaded = offloaded;
   choice->index = self->choices->len;
-  choice->of_chain = promise > 0;
+  choice->of_chain = 0;
   g_ptr_array_add (self->choices, choice);
   weigh_choice (self, choice, &weights);
   for (guint s = 0; s < self->n_segments; s++)
@@ -417,20 +418,21 @@ compare_choices (gconstpointer a, gconstpointer b)
   return first->index < second->index ? -1 : 1;
 }
 
-/* A choice has to promise less than all that are cheaper and whose promises are made in the same way: those of the chain,
+/* A choice has to promise less than all that are cheaper and whose promises are made in the same way: those of a chain,
  * those of cuts, or those that a plan has shown. What is not offloaded, less than what is not, either, so that offloading
  * leaves no choice out that there would be without. */
 void
 ortrain_budget_search_sort (OrtrainBudgetSearch *self, guint64 promise)
 {
   guint n = 0;
-  /* by cuts, chain or plans, without and with offloading */
-  guint64 least[3][2] = { { promise, promise }, { promise, promise }, { promise, promise } };
+  guint64 least[ORTRAIN_BUDGET_MAX_CHAINS + 2][2]; /* by plans, cuts, or a chain; without and with offloading */
+  for (guint k = 0; k < G_N_ELEMENTS (least); k++)
+    least[k][0] = least[k][1] = promise;
   g_ptr_array_sort (self->choices, compare_choices);
   for (guint c = 0; c < self->choices->len; c++)
     {
       OrtrainBudgetChoice *choice = self->choices->pdata[c];
-      guint64 *of_kind = least[choice->is_measured ? 2 : choice->of_chain ? 1 : 0];
+      guint64 *of_kind = least[choice->is_measured ? 0 : 1 + choice->of_chain];
       const double progress = choice->is_measured ? 0 : LEAST_PROGRESS;
       if ((double) choice->promise >= (double) of_kind[choice->offloads ? 1 : 0] * (1 - progress))
         {
@@ -518,6 +520,7 @@ ortrain_budget_search_init (OrtrainBudgetSearch *self, OrtrainGraph *graph, Ortr
   ortrain_find_value_extents (graph, self->first, self->last);
   self->positions = ortrain_recompute_number_nodes (graph);
   self->choices = g_ptr_array_new_with_free_func (choice_free);
+  self->chains = g_ptr_array_new_with_free_func ((GDestroyNotify) ortrain_budget_chain_free);
   number_nodes (self);
   measure_values (self, base);
   measure_nodes (self, base, provider);
@@ -551,8 +554,7 @@ ortrain_budget_search_clear (OrtrainBudgetSearch *self)
   g_free (self->ends);
   g_free (self->first);
   g_free (self->last);
-  g_clear_pointer (&self->chain, ortrain_budget_chain_free);
-  g_clear_pointer (&self->late_chain, ortrain_budget_chain_free);
+  g_ptr_array_unref (self->chains);
   g_ptr_array_unref (self->choices);
   g_array_unref (self->cuts);
 }

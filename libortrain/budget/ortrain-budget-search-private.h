@@ -5,6 +5,7 @@
 #include "recompute/ortrain-segments-private.h"
 
 typedef struct _OrtrainBudgetChain OrtrainBudgetChain;
+#define ORTRAIN_BUDGET_MAX_CHAINS 4
 
 /* The search for a plan within a budget: a list of choices, which do not depend on the budget. */
 
@@ -23,7 +24,8 @@ typedef struct
   guint64 least;        /* bytes that a plan was seen to need with what lives from step to step; 0: not planned yet */
   gboolean is_measured; /* work and promise are those of a plan */
   guint index;
-  gboolean of_chain;  /* the promise is that of a schedule of the chain */
+  guint of_chain;     /* the promise is that of a schedule of a chain: its number, and 1; 0: of none */
+  gboolean is_rough;  /* for some models, the promise is far too low */
   gboolean was_tried; /* scratch */
 } OrtrainBudgetChoice;
 
@@ -41,14 +43,13 @@ typedef struct
   GHashTable *positions; /* node → position in the graph */
   double offload_work;   /* of a byte that is copied out and back; 0: nothing is offloaded */
   gboolean *offloadable; /* [n_values]: roots */
-  gboolean
-      *late; /* [n_values]: gradients that another run of the loss can compute, see ortrain_recompute_run_late () */
+  /* [n_values]: gradients that another run of the loss can compute, see ortrain_recompute_run_late () */
+  gboolean *late;
   gboolean has_late;
-  double late_work;               /* of these runs */
-  GArray *cuts;                   /* of OrtrainSegmentCut; few of them make no segments */
-  GPtrArray *choices;             /* of OrtrainBudgetChoice */
-  OrtrainBudgetChain *chain;      /* what segments take, as plans say; or NULL */
-  OrtrainBudgetChain *late_chain; /* the same with late gradients computed by another run; or NULL */
+  double late_work;   /* of these runs */
+  GArray *cuts;       /* of OrtrainSegmentCut; few of them make no segments */
+  GPtrArray *choices; /* of OrtrainBudgetChoice */
+  GPtrArray *chains;  /* of OrtrainBudgetChain: what segments take, as plans say; few, or none */
 } OrtrainBudgetSearch;
 
 void ortrain_budget_search_init (OrtrainBudgetSearch *self, OrtrainGraph *graph, OrtrainMemoryPlan *base,
@@ -99,8 +100,8 @@ void ortrain_budget_search_sort (OrtrainBudgetSearch *self, guint64 promise_of_b
 
 /* ---- The forward pass as a chain of segments: budget/ortrain-budget-chain.c ---- */
 
-/* Plans some choices that keep what is open between all segments, to know what each segment takes; sets search->chain, or
- * leaves it NULL where no such plan has the results of the base to the bit. FALSE: error. */
+/* Plans some choices that keep what is open between all segments, to know what each segment takes; fills search->chains, or
+ * leaves it empty where no such plan has the results of the base to the bit. FALSE: error. */
 gboolean ortrain_budget_chain_measure (OrtrainBudgetSearch *search, OrtrainMemoryPlan *base,
                                        const OrtrainPlanRequest *request, const OrtrainBudget *budget, GError **error);
 void ortrain_budget_chain_free (OrtrainBudgetChain *self);

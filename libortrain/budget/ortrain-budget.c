@@ -29,10 +29,15 @@ typedef struct
   guint64 least;           /* bytes that a plan was seen to need */
 } Search;
 
-/* The last, with which the least is kept, is one of them. */
+/* The last, with which the least is kept, is one of them. None of what is promised roughly: what a choice takes with other shapes
+ * is judged by its promise. */
 static void
-keep_choices (const GPtrArray *choices, OrtrainGraph *graph, OrtrainPlanChoiceMemo *family)
+keep_choices (const GPtrArray *all, OrtrainGraph *graph, OrtrainPlanChoiceMemo *family)
 {
+  g_autoptr (GPtrArray) choices = g_ptr_array_new ();
+  for (guint c = 0; c < all->len; c++)
+    if (!((OrtrainBudgetChoice *) all->pdata[c])->is_rough)
+      g_ptr_array_add (choices, all->pdata[c]);
   const guint n = choices->len, n_kept = MIN (n, MAX_KNOWN);
   ortrain_plan_choice_memo_begin (family, graph, TRUE);
   for (guint k = 0; k < n_kept; k++)
@@ -122,12 +127,15 @@ try_choice (Search *self, OrtrainBudgetChoice *choice, const OrtrainPlanRequest 
   return TRUE;
 }
 
-/* The choices in the order in which they are tried: by work, or where any will do, those first that promise to need least. */
+/* The choices in the order in which they are tried: by work, or where any will do, those first that promise to need least; what is
+ * promised roughly comes last. */
 static gint
 compare_promises (gconstpointer a, gconstpointer b)
 {
   const OrtrainBudgetChoice *first = *(const OrtrainBudgetChoice *const *) a;
   const OrtrainBudgetChoice *second = *(const OrtrainBudgetChoice *const *) b;
+  if (first->is_rough != second->is_rough)
+    return second->is_rough ? -1 : 1;
   if (first->promise != second->promise)
     return first->promise < second->promise ? -1 : 1;
   return first->work < second->work ? -1 : first->work > second->work ? 1 : 0;
