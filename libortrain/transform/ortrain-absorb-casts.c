@@ -28,8 +28,8 @@ ends_in_gradient (const OrtrainValue *value)
   return value->role == ORTRAIN_ROLE_GRADIENT;
 }
 
-/* The only reader of the output, if that is a cast in the same phase: of a float32 result, or of a gradient, which would
- * be rounded before it is kept. */
+/* The only reader of the output, if that is a cast in the same phase: of a float32 result, or of a gradient, which
+ * would be rounded before it is kept. */
 static OrtrainNode *
 find_only_cast (const OrtrainValue *output)
 {
@@ -49,7 +49,7 @@ typedef struct
   const OrtrainProvider *provider;
   guint n_inputs, n_outputs;
   OrtrainOperand operands[MAX_OPERANDS]; /* inputs, then outputs; their types alone */
-  OrtrainDType wanted[MAX_OPERANDS];     /* without the cast; UNDEFINED: there is none */
+  OrtrainDType wanted[MAX_OPERANDS];     /* without the cast; UNDEFINED: the operand has no cast */
 } Absorption;
 
 static gboolean
@@ -159,8 +159,8 @@ ortrain_absorb_casts (OrtrainGraph *graph, const OrtrainProvider *provider, GErr
   for (guint t = 0; t < nodes->len; t++)
     {
       OrtrainNode *node = nodes->pdata[t];
-      /* element-wise operators take casts into their chains; views and casts need no kernel; an operator that reads bits
-       * needs the bits of the type that the cast makes */
+      /* element-wise operators take casts into their chains; views and casts need no kernel; an operator that reads
+       * bits needs the bits of the type that the cast makes */
       if (node->graph != NULL && node->op != NULL && !(node->op->flags & ORTRAIN_OP_POINTWISE) &&
           node->op->mixed != ORTRAIN_MIXED_KEPT && !ortrain_node_is_view (node))
         absorb (graph, node, provider);

@@ -89,7 +89,7 @@ typedef struct
   guint node; /* its number, which its random numbers hang on */
 } OrtrainPatternDropout;
 
-/* p, or what is left of it where its only reader drops some. */
+/* p, or the result of its dropout if that is its only reader. */
 static inline OrtrainValue *
 ortrain_pattern_follow_dropout (OrtrainValue *p, OrtrainPatternDropout *dropout)
 {

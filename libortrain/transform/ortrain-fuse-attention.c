@@ -8,8 +8,8 @@
 #include <string.h>
 
 /* softmax (scale · q·kᵀ + mask + bias)·v, as exporters write it, becomes one Attention node, whose scores are never in
- * memory. The transposes between [batch, length, heads, width] and [batch, heads, length, width] around it become bits of
- * its `packed` attribute. Runs before the gradient is built: what a gradient may flow through is the bias. */
+ * memory. The transposes between [batch, length, heads, width] and [batch, heads, length, width] around it become bits
+ * of its `packed` attribute. Runs before the gradient is built: what a gradient may flow through is the bias. */
 
 #define MAX_ADDENDS 4
 
@@ -138,7 +138,7 @@ set_mask (Match *match, OrtrainValue *mask)
     }
 }
 
-/* The product in a sum, and what is added to it. */
+/* The product in a sum, and the values that are added to it. */
 typedef struct
 {
   OrtrainNode *product;
@@ -200,7 +200,8 @@ split_addends (Sum *sum)
     }
 }
 
-/* What needs no gradient is the mask, and the rest the bias; without a rest, a second mask. */
+/* Addends that need no gradient are the mask, and the others the bias. If there are no others, the last addend is the
+ * bias: a second mask. */
 static gboolean
 set_addends (OrtrainGraph *graph, Sum *sum, Match *match)
 {

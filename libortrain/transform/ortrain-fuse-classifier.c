@@ -252,8 +252,8 @@ match_gradients (Classifier *self, const OrtrainValue *value)
   return TRUE;
 }
 
-/* Whether the value can be computed in the forward pass already, from what is there before the step: a factor that is
- * constant, or the scale of the loss. */
+/* Whether the value can already be computed in the forward pass, from values that exist before the step: a factor that
+ * is constant, or the scale of the loss. */
 static gboolean
 can_hoist (Classifier *self, const OrtrainValue *value)
 {
@@ -305,9 +305,9 @@ is_on_device (const OrtrainProvider *provider)
   return ortrain_device_speed_get_launch_bytes (&provider->speed) > 0;
 }
 
-/* Of scores of a piece, in rows of so many bytes: what caches hold, where pieces cost little. A device reads and writes the gradient of
- * the weight [n, k] for each piece, in memory that its caches do not hold: 2 n k elements, beside 6 n k operations for each row in
- * three products. */
+/* The bytes of scores in a piece, in rows of so many bytes: as many as caches hold, where pieces cost little. A device
+ * reads and writes the gradient of the weight [n, k] for each piece, in memory that its caches do not hold: 2 n k
+ * elements, compared with 6 n k operations for each row in three products. */
 static double
 choose_bytes (const Classifier *self, const OrtrainProvider *provider, gint64 row_bytes)
 {
@@ -324,9 +324,9 @@ choose_bytes (const Classifier *self, const OrtrainProvider *provider, gint64 ro
   return MAX (bytes, SCORES_BYTES);
 }
 
-/* Rows of a piece; 0: all scores take no more memory than a piece, and the gradient of the weight, which then lives from
- * the forward pass on. That is no reason on a device whose products are slow with rows of this length: in a workspace of the
- * kernel, they have another. */
+/* Rows of a piece; 0: all scores take no more memory than a piece, and the gradient of the weight, which then lives
+ * from the forward pass on. That is no reason on a device whose products are slow with rows of this length: in a
+ * workspace of the kernel, they have another. */
 static gint64
 choose_rows (const Classifier *self, const OrtrainProvider *provider)
 {

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* GELU written out in primitives, as exporters do, becomes Gelu: ½ x (1 + erf (x / √2)), or with the tanh of
- * √(2/π) · (x + 0.044715 x³) in place of erf. Factors and terms may stand in any order. Runs before the gradient is built. */
+/* GELU written out in primitives, as exporters do, becomes Gelu: ½ x (1 + erf (x / √2)), or with the tanh of √(2/π) ·
+ * (x + 0.044715 x³) in place of erf. Factors and terms may have any order. Runs before the gradient is built. */
 
 #define CUBIC 0.044715
 #define MAX_FACTORS 4

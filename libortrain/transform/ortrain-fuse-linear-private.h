@@ -4,6 +4,6 @@
 #include "graph/ortrain-graph-private.h"
 #include "provider/ortrain-provider-private.h"
 
-/* A product and the vector that is added to its rows become one node, and so do Gelu with tanh behind it, and the gradient
- * of that behind a product, where the provider has a kernel. Shapes are numbers. */
+/* A product and the vector that is added to its rows become one node. So do these with a following Gelu with tanh, and
+ * a product with a following gradient of that Gelu, where the provider has a kernel. Shapes are numbers. */
 gboolean ortrain_fuse_linear (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);

@@ -4,8 +4,9 @@
 #include "transform/ortrain-passes-private.h"
 
 /* Layer normalisation written out in primitives, as exporters before operator set 17 did, becomes LayerNormalization;
- * the root mean square form becomes RMSNormalization. Group normalization written as InstanceNormalization of a view, with
- * a scale and a bias behind it, becomes GroupNormalization, which needs no view: what reads it can be computed with it. */
+ * the root mean square form becomes RMSNormalization. Group normalization written as InstanceNormalization of a view,
+ * followed by a scale and a bias, becomes GroupNormalization, which needs no view: its readers can be computed with
+ * it. */
 
 static gboolean
 get_scalar (OrtrainValue *value, double *scalar)
@@ -108,7 +109,7 @@ match_parameter (OrtrainValue *value, OrtrainOpKind kind, const OrtrainValue *x,
   return other;
 }
 
-/* x̂ as a quotient, or as a product with a reciprocal: gives d, and what it is divided by. */
+/* x̂ as a quotient, or as a product with a reciprocal: gives d and the divisor. */
 static gboolean
 match_quotient (OrtrainNode *node, OrtrainValue **numerator, OrtrainValue **deviation)
 {
@@ -217,7 +218,8 @@ has_groups_of (const OrtrainValue *value, const OrtrainValue *x)
          ortrain_dim_equal (value->dims[0], x->dims[0]);
 }
 
-/* InstanceNormalization (x, ones, zeros) · scale + bias; of a view of x [batch, groups, elements], and viewed as x then. */
+/* InstanceNormalization (x, ones, zeros) · scale + bias; of a view of x [batch, groups, elements], and viewed as x
+ * then. */
 static gboolean
 fuse_groups (OrtrainGraph *graph, OrtrainNode *node, GError **error)
 {

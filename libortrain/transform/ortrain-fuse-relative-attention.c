@@ -3,9 +3,9 @@
 #include "transform/ortrain-passes-private.h"
 
 /* DeBERTa's attention, as exporters write it, becomes one RelativeAttention node: its scores are a sum of q·kᵀ,
- * GatherElements (q·position_keysᵀ, index) and GatherElements (k·position_queriesᵀ, index)ᵀ, each with a factor. Stacks of
- * matrices are [batch, heads, length, width] (DeBERTa), or [batch · heads, length, width] (DeBERTa v2), which positions
- * are repeated for. A mask replaces scores (Where). Runs before the gradient is built. */
+ * GatherElements (q·position_keysᵀ, index) and GatherElements (k·position_queriesᵀ, index)ᵀ, each with a factor. Stacks
+ * of matrices are [batch, heads, length, width] (DeBERTa), or [batch · heads, length, width] (DeBERTa v2), which
+ * positions are repeated for. A mask replaces scores (Where). Runs before the gradient is built. */
 
 /* An operand as it lies: [batch, heads, length, width], or packed [batch, length, heads, width]. */
 typedef struct

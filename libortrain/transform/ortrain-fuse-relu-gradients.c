@@ -3,10 +3,10 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* In the backward pass of Relu (BatchNormalization (x)), the gradient of Relu would be one more value in memory: it is read twice, for the
- * sums and for the gradient of x. But where it is not zero follows from x, which is read for both anyway, and from the
- * statistics. So the gradient of the normalization reads what Relu's gradient reads, and sets it to zero where the result is not
- * positive: two or three passes over memory are spared. */
+/* In the backward pass of Relu (BatchNormalization (x)), the gradient of Relu would be one more value in memory: it is
+ * read twice, for the sums and for the gradient of x. But where it is not zero follows from x, which is read for both
+ * anyway, and from the statistics. So the gradient of the normalization reads what Relu's gradient reads, and sets it
+ * to zero where the result is not positive: two or three passes over memory are spared. */
 
 #define FACTOR_OUTPUT 5 /* of a normalization: scale/deviation */
 
@@ -30,8 +30,8 @@ skip_cast (OrtrainValue *value, gboolean widens)
   return ortrain_dtype_is_floating (input->dtype) && (is_wider || !widens) ? input : value;
 }
 
-/* The node that computes y = (x - mean)·factor + bias of the statistics that the gradient reads, and nothing else, if it is
- * what Relu is computed of. */
+/* The node that computes y = (x - mean)·factor + bias of the statistics that the gradient reads, and nothing else, if
+ * it is what Relu is computed of. */
 static OrtrainNode *
 find_normalization (OrtrainNode *gradient, OrtrainValue *y)
 {

@@ -29,8 +29,8 @@ is_plain_sum (const OrtrainNode *node, const OrtrainNode *other)
          same_form (ortrain_node_input (sum, 1), ortrain_node_output (sum, 0));
 }
 
-/* Of a node as it would be with another operator, one more input of the type of `like` at `input`, and one more output
- * of that type at `output`; output 0: none. */
+/* Whether the provider has a kernel for the node with another operator, one more input of the type of `like` at
+ * `input`, and one more output of that type at `output`; output 0: no more outputs. */
 static gboolean
 has_kernel (const OrtrainProvider *provider, OrtrainNode *node, const char *op_type, const OrtrainValue *like,
             guint input, guint output)

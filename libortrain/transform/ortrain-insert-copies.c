@@ -3,9 +3,10 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* Feeds, outputs that the caller takes, unless the caller has them on the device, and all that nodes of the host read and
- * compute are in the memory of the host; everything else is in that of the device. What a node reads from the other side is copied before its first reader
- * there; feeds are copied in the forward phase, which is where the planner puts them first. */
+/* Feeds, outputs that the caller takes, unless the caller has them on the device, and all that nodes of the host read
+ * and compute are in the memory of the host; everything else is in that of the device. What a node reads from the other
+ * side is copied before its first reader there; feeds are copied in the forward phase, which is where the planner puts
+ * them first. */
 
 typedef struct
 {
@@ -84,8 +85,8 @@ copy_operands (Copies *self, OrtrainNode *node, GError **error)
   return TRUE;
 }
 
-/* The copy has the output's name, and what it is to the session. What is on the device stays there from step to step:
- * all others read that. */
+/* The copy takes the output's name and its role in the session. If the copy is on the device, it stays there from step
+ * to step: all other nodes read it. */
 static gboolean
 copy_output (Copies *self, OrtrainValue *output, GError **error)
 {
@@ -114,7 +115,8 @@ copy_output (Copies *self, OrtrainValue *output, GError **error)
   return TRUE;
 }
 
-/* An output that no node computes is copied behind the steps, from wherever it is. */
+/* Whether the output is copied to the other memory. An output that no node computes is copied after the steps, from
+ * wherever it is. */
 static gboolean
 moves (const OrtrainValue *output, gboolean training, GHashTable *on_device)
 {

@@ -43,7 +43,7 @@ move_uses (OrtrainValue *value, OrtrainValue *looked_at, const OrtrainNode *guar
     }
 }
 
-/* Behind the norm of all gradients: also chooses the scalars of the update. */
+/* BeginUpdate follows the norm of all gradients. It also chooses the scalars of the update. */
 static OrtrainNode *
 add_begin (OrtrainGraph *graph, OrtrainValue *norm, float overflows_above)
 {

@@ -2,8 +2,8 @@
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-passes-private.h"
 
-/* Common subexpression elimination. Small constants with equal contents are one input to the hash, so that "add 1e-5" is
- * recognised wherever it stands. */
+/* Common subexpression elimination. Small constants with equal contents are one input to the hash, so that "add 1e-5"
+ * is recognised wherever it stands. */
 
 static gboolean
 same_value (const OrtrainValue *a, const OrtrainValue *b)
@@ -26,7 +26,7 @@ value_hash (const OrtrainValue *value)
   return value->tensor != NULL && value->role == ORTRAIN_ROLE_NONE ? 7u + (guint) value->dtype : g_direct_hash (value);
 }
 
-/* Whether inputs 0 and 1 may stand in either order. */
+/* Whether inputs 0 and 1 may be exchanged. */
 static gboolean
 is_commutative (const OrtrainNode *node)
 {

@@ -19,8 +19,8 @@ typedef struct
 
 /* Rewrites a forward graph, with its losses, so that operators run in 16 bits where their rows allow it: Cast nodes are
  * inserted between types, one for each value and type. Initializers that nothing changes are converted; parameters and
- * buffers keep their type, with a Cast behind them. Outputs of the graph keep theirs.
- * What is computed from neither a weight nor a floating-point input (positions, masks) stays in float32 up to where it
- * joins data, and is limited to the range of the type there. An override that fits no node is an error. The graph is
- * sorted, its types and shapes are inferred. */
+ * buffers keep their type and get a Cast after them. Outputs of the graph keep their type.
+ * A value that is computed from neither a weight nor a floating-point input (positions, masks) stays in float32 up to
+ * where it joins data, and is limited to the range of the type there. An override that fits no node is an error. The
+ * graph is sorted, its types and shapes are inferred. */
 gboolean ortrain_apply_mixed_precision (OrtrainGraph *graph, const OrtrainMixedPrecision *request, GError **error);

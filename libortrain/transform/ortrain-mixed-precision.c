@@ -120,8 +120,8 @@ get_greatest (OrtrainDType dtype)
   return dtype == ORTRAIN_DTYPE_FLOAT16 ? 65504.0 : 3.38953138925153547590470800371487866880e38;
 }
 
-/* Masks hold the least number of float32, which would become infinite, and a row of nothing else not a number. Numbers that are
- * infinite in float32 stay infinite: a model looks for rows of infinities that it has written itself. */
+/* Masks hold the least number of float32, which would become infinite, and a row of nothing else not a number. Numbers
+ * that are infinite in float32 stay infinite: a model looks for rows of infinities that it has written itself. */
 static OrtrainValue *
 insert_limit (Rewrite *self, OrtrainNode *before, OrtrainValue *value, OrtrainDType dtype, GError **error)
 {
@@ -203,7 +203,7 @@ convert (Rewrite *self, OrtrainNode *before, OrtrainValue *value, OrtrainDType d
   else
     {
       OrtrainValue *source = value;
-      /* behind its producer, so that all later readers may have it */
+      /* directly after its producer, so that all later readers may have it */
       OrtrainNode *first = value->producer != NULL ? ortrain_graph_next_node (self->graph, value->producer)
                                                    : ortrain_graph_next_node (self->graph, NULL);
       if (narrows && !stored && !carries)

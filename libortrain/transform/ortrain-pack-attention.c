@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-/* Attention whose queries, keys and values are parts of one value reads that value, and its gradient is one value too: what
- * cuts it, and joins the gradients of the parts, goes away. Runs before the gradient is built. Two forms are known: Split
- * of [batch, length, 3 · heads · width] and a Reshape of each part, and indices 0 to 2 of a transposed [batch, length, 3,
- * heads, width]. */
+/* Attention whose queries, keys and values are parts of one value reads that value, and its gradient is one value too:
+ * what cuts it, and joins the gradients of the parts, goes away. Runs before the gradient is built. Two forms are
+ * known: Split of [batch, length, 3 · heads · width] and a Reshape of each part, and indices 0 to 2 of a transposed
+ * [batch, length, 3, heads, width]. */
 
 /* The value that the operator reads; new nodes go in front of `node`. NULL: not of this form. */
 static OrtrainValue *

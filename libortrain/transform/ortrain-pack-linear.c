@@ -5,8 +5,8 @@
 #include "transform/ortrain-fuse-attention-private.h"
 #include "transform/ortrain-pack-attention-private.h"
 
-/* Queries, keys and values as exporters write them for BERT and ViT: three products with the same input, each with its own
- * weight and an optional bias, followed by a Reshape into heads. */
+/* Queries, keys and values as exporters write them for BERT and ViT: three products with the same input, each with its
+ * own weight and an optional bias, followed by a Reshape into heads. */
 
 #define N_PARTS 3
 
@@ -144,8 +144,8 @@ has_kernels (const OrtrainProvider *provider, const OrtrainNode *attention, cons
                                        operands, 1, operands, 1) != NULL;
 }
 
-/* Fills the shape [batch, length, 3, heads, width], for y of [batch, length, …] or [batch · length, …]. In the second case at most
- * one of batch and length may be unknown. */
+/* Fills the shape [batch, length, 3, heads, width], for y of [batch, length, …] or [batch · length, …]. In the second
+ * case at most one of batch and length may be unknown. */
 static gboolean
 find_shape (const OrtrainNode *attention, const Layer *layer, gint64 *shape)
 {

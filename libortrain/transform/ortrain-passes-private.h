@@ -34,11 +34,11 @@ gboolean ortrain_fuse_relative_attention (OrtrainGraph *graph, GError **error);
 gboolean ortrain_compact_constants (OrtrainGraph *graph, GError **error);
 gboolean ortrain_fuse_norm (OrtrainGraph *graph, GError **error);
 gboolean ortrain_fuse_gelu (OrtrainGraph *graph, GError **error);
-/* transform/ortrain-pack-attention.c: attention of three parts of one value reads that value. Before the gradient is built;
- * shapes may be symbolic. */
+/* transform/ortrain-pack-attention.c: attention of three parts of one value reads that value. Before the gradient is
+ * built; shapes may be symbolic. */
 gboolean ortrain_pack_attention (OrtrainGraph *graph, GError **error);
-/* transform/ortrain-widen-sums.c: results of reductions of 16 bits stay float32 where element-wise nodes read them. It runs before
- * the gradient is built; shapes may be symbolic. */
+/* transform/ortrain-widen-sums.c: results of reductions of 16 bits stay float32 where element-wise nodes read them. It
+ * runs before the gradient is built; shapes may be symbolic. */
 gboolean ortrain_widen_sums (OrtrainGraph *graph, GError **error);
 /* transform/ortrain-simplify-losses.c: losses over classes as exporters write them become CrossEntropy of the scores.
  * Before the gradient is built; shapes may be symbolic. */

@@ -4,13 +4,13 @@
 #include "provider/ortrain-provider-private.h"
 
 /* How graphs are changed and planned, apart from their own contents. A session makes one when it is created
- * (ortrain_options_make_plan_context, which reads the environment, once), and hands it to passes and planner; plans keep
- * it, to be told in their JSON. Not changed once it is shared. */
+ * (ortrain_options_make_plan_context, which reads the environment, once), and hands it to passes and planner; plans
+ * keep it, to be told in their JSON. Not changed once it is shared. */
 typedef struct
 {
   char *device; /* names the provider's device; "" for no provider */
-  /* Names of passes that are left out, or "all": for tests and for finding faults, none of them changes what is computed
-   * beyond rounding. */
+  /* Names of passes that are left out, or "all": for tests and for finding faults. No pass changes results by more than
+   * rounding. */
   char **disabled_passes;
   /* Names of our own operators that count as without a kernel, or "all": their bodies in standard operators run. */
   char **expanded;

@@ -3,19 +3,19 @@
 
 #include "ops/ortrain-channels-last-private.h"
 
-/* ONNX has images as [batch, channels, height, width]. Tensor cores of a GPU sum over channels, which then have to be neighbours
- * in memory: for images in ONNX's order the library copies all operands of a convolution into another layout first, and the
- * result back.
+/* ONNX has images as [batch, channels, height, width]. Tensor cores of a GPU sum over channels, which then have to be
+ * neighbours in memory: for images in ONNX's order the library copies all operands of a convolution into another layout
+ * first, and the result back.
  *
- * Regions are nodes that can compute with channels last, connected by the images between them: convolutions and their gradients,
- * batch normalization, element-wise operators, pools, reductions, joins. A layout is said by shapes alone: in a region, images
- * are [batch, height, width, channels], and where one is read or written by a node outside of it, it is transposed. A region
- * is converted where the copies that its convolutions are spared, which the kernels say (OrtrainKernelSetup.spared_bytes), are
- * more bytes than those transpositions move. Nodes that run others again are in the region of those, and do not count: the
- * decision does not depend on what is recomputed.
+ * Regions are nodes that can compute with channels last, connected by the images between them: convolutions and their
+ * gradients, batch normalization, element-wise operators, pools, reductions, joins. A layout is said by shapes alone:
+ * in a region, images are [batch, height, width, channels], and where one is read or written by a node outside of it,
+ * it is transposed. A region is converted where the copies that its convolutions are spared, which the kernels say
+ * (OrtrainKernelSetup.spared_bytes), are more bytes than those transpositions move. Nodes that run others again are in
+ * the region of those, and do not count: the decision does not depend on recomputation.
  *
- * No image is kept for the backward pass in both layouts: where that pass reads it in the one that it was computed in, and in the
- * other one too, it is transposed again there. */
+ * No image is kept for the backward pass in both layouts: where that pass reads it in the one that it was computed in,
+ * and in the other one too, it is transposed again there. */
 
 #define MAX_OPERANDS 32
 #define TRANSPOSED 2.0 /* each byte is read and written */
@@ -50,7 +50,7 @@ typedef struct
   GHashTable *last;   /* value → the same with channels last: itself in a region, else another value */
   GHashTable *second; /* value of a region → the same in ONNX's order */
   GHashTable *twice;  /* values that are transposed again in the backward pass */
-  GHashTable *again;  /* those → what they are transposed to there */
+  GHashTable *again;  /* those → their transposed values there */
   GArray *foreign;
 } Layouts;
 
@@ -237,8 +237,8 @@ typedef struct
   guint inside[2], foreign[2]; /* as an image in a region, and otherwise */
 } Readers;
 
-/* is_decided: which regions are converted is known, and what runs a node again reads in the backward pass; before, it counts as
- * that node. */
+/* is_decided: which regions are converted is known, and what runs a node again reads in the backward pass; before, it
+ * counts as that node. */
 static void
 add_readers (Layouts *self, const OrtrainValue *value, gboolean is_decided, Readers *readers)
 {
@@ -257,8 +257,8 @@ add_readers (Layouts *self, const OrtrainValue *value, gboolean is_decided, Read
     }
 }
 
-/* Whether the backward pass reads a value in the layout that it was computed in, and in the other one, too, which the forward
- * pass also reads. */
+/* Whether the backward pass reads a value in the layout that it was computed in, and in the other one, too, which the
+ * forward pass also reads. */
 static gboolean
 is_turned_again (const Readers *readers, gboolean is_written_inside)
 {
@@ -323,7 +323,7 @@ count_readers (Layouts *self, const OrtrainValue *value)
   return readers;
 }
 
-/* What is moved to have a value in both layouts, where it is needed in both. */
+/* The bytes that are moved to have a value in both layouts, where it is needed in both. */
 static double
 count_turned (Layouts *self, const OrtrainValue *value)
 {
@@ -336,7 +336,7 @@ count_turned (Layouts *self, const OrtrainValue *value)
   return n * TRANSPOSED * count_bytes (value);
 }
 
-/* Of all images that a node reads or writes. */
+/* The bytes that are moved for all images that a node reads or writes. */
 static double
 count_turned_around (Layouts *self, const Place *place)
 {
@@ -363,8 +363,8 @@ set_takes (Layouts *self, guint place, gboolean takes)
     self->places[p].takes = takes;
 }
 
-/* Takes the node out of its region where less is transposed then: what is outside may be smaller, as what a Cast makes of an
- * input of the graph. */
+/* Takes the node out of its region if fewer bytes are transposed then: the value that is transposed instead may be
+ * smaller, such as the result of a Cast of an input of the graph. */
 static gboolean
 leave_out (Layouts *self, guint p)
 {
@@ -461,7 +461,8 @@ weigh_regions (Layouts *self)
 
 /* ---- values in the other layout ---- */
 
-/* With the readers that the graph has: what runs again in the backward pass reads there. Before anything is converted. */
+/* With the readers that the graph has: what runs again in the backward pass reads there. Before anything is
+ * converted. */
 static void
 find_turned_again (Layouts *self)
 {
@@ -512,8 +513,8 @@ skip_views (OrtrainValue *value)
   return value;
 }
 
-/* A value of at most four dimensions, with its channels last, where it is not an image of a region: what element-wise operators
- * broadcast has fewer. */
+/* A value of at most four dimensions, with its channels last, where it is not an image of a region: what element-wise
+ * operators broadcast has fewer. */
 static OrtrainValue *
 put_last (Layouts *self, OrtrainNode *reader, OrtrainValue *value, GError **error)
 {
@@ -569,8 +570,8 @@ change_shape (OrtrainValue *value)
   ortrain_value_set_shape (value, value->dtype, dims, ORTRAIN_IMAGE_RANK);
 }
 
-/* What a converted node writes gets its new shape; who reads it outside of regions is noted. Of an output whose shape must
- * stay, the node writes another value, which is transposed into it. */
+/* What a converted node writes gets its new shape; who reads it outside of regions is noted. Of an output whose shape
+ * must stay, the node writes another value, which is transposed into it. */
 static gboolean
 change_output (Layouts *self, OrtrainNode *node, guint k, GError **error)
 {
@@ -669,8 +670,8 @@ convert_regions (Layouts *self, GError **error)
   return TRUE;
 }
 
-/* Whether a device has kernels for any of its nodes: graphs of others stay as they are. So do those with branches, which may
- * read images that are no inputs of their nodes. */
+/* Whether a device has kernels for any of its nodes: graphs of others stay as they are. So do those with branches,
+ * which may read images that are no inputs of their nodes. */
 static gboolean
 has_convolutions (const OrtrainGraph *graph, const OrtrainProvider *provider)
 {

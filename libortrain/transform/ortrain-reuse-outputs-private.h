@@ -4,6 +4,6 @@
 #include "graph/ortrain-graph-private.h"
 #include "provider/ortrain-provider-private.h"
 
-/* Gradients that would compute an output of the forward pass again read it, where the backward pass reads it anyway and the
- * device's kernel takes it: what is kept does not change. Shapes are numbers. */
+/* A gradient that would compute an output of the forward pass again reads that output instead, where the backward pass
+ * reads it anyway and the device's kernel accepts it: the set of kept values does not change. Shapes are numbers. */
 gboolean ortrain_reuse_outputs (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);

@@ -3,8 +3,8 @@
 #include "transform/ortrain-passes-private.h"
 
 /* Losses over classes as exporters write them become one operator of the scores themselves: the negative log-likelihood
- * of a LogSoftmax, which would keep all log-probabilities, and a cross entropy of scores that were transposed to have their
- * classes on axis 1. */
+ * of a LogSoftmax, which would keep all log-probabilities, and a cross entropy of scores that were transposed to have
+ * their classes on axis 1. */
 
 static gboolean
 has_one_reader (const OrtrainValue *value)

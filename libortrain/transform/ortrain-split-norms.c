@@ -2,10 +2,10 @@
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-passes-private.h"
 
-/* A normalization over the batch becomes two nodes: one takes statistics, a few numbers for each channel, which are kept;
- * the other one computes the output of them, element by element. As any element-wise operator, it then joins the chains
- * that read it, activations and residual additions in both passes: the backward pass keeps the input of the normalization,
- * and has its output in no memory. */
+/* A normalization over the batch becomes two nodes: one takes statistics, a few numbers for each channel, which are
+ * kept; the other one computes the output of them, element by element. As any element-wise operator, it then joins the
+ * chains that read it, activations and residual additions in both passes: the backward pass keeps the input of the
+ * normalization, and has its output in no memory. */
 gboolean
 ortrain_split_norms (OrtrainGraph *graph, GError **error)
 {

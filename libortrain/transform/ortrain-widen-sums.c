@@ -2,11 +2,11 @@
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-passes-private.h"
 
-/* Models that are written in 16 bits: a sum of squares of thousands of elements, or its factor, may be beyond
- * the range of float16 although its root is not. Reductions compute in float32 inside; here their results stay float32 as
- * far as element-wise nodes read them, beside constants and other such results, and so does the result of an element-wise
- * node that only a reduction reads. ONNX Runtime computes all of float16 so on the CPU. Where they meet other data, the result
- * has 16 bits again. */
+/* Models that are written in 16 bits: a sum of squares of thousands of elements, or its factor, may be beyond the range
+ * of float16 although its root is not. Reductions compute in float32 inside. Here their results stay float32 as far as
+ * the readers are element-wise nodes whose other inputs are constants or other such results, and so does the result of
+ * an element-wise node that only a reduction reads. ONNX Runtime computes all of float16 so on the CPU. Where they meet
+ * other data, the result has 16 bits again. */
 
 typedef struct
 {
