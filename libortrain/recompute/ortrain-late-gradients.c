@@ -2,9 +2,9 @@
 #include "ops/ortrain-op-private.h"
 #include "recompute/ortrain-recompute-private.h"
 
-/* A loss that is computed in pieces has the gradients of its layer as outputs, in the forward pass. If the weight is also an
- * embedding, its gradient then waits for another term until the backward pass ends. It can be computed by another run of the
- * loss instead, just before that term. */
+/* A loss that is computed in pieces has the gradients of its layer as outputs, in the forward pass. If the weight is
+ * also an embedding, its gradient then waits for another term until the backward pass ends. It can be computed by
+ * another run of the loss instead, just before that term. */
 
 /* Whether the node computes a loss and gradients, and another run of it gives the same bits. */
 static gboolean

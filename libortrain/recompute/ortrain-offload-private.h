@@ -3,6 +3,6 @@
 
 #include "graph/ortrain-graph-private.h"
 
-/* offloaded: [n_values] by id. Of these values, computed by the forward pass, those that the backward pass reads are copied
- * out of the memory of a step, and back before their first reader there. The graph is sorted, and stays so. */
+/* offloaded: [n_values] by id. Of these values, computed by the forward pass, those that the backward pass reads are
+ * copied out of the memory of a step, and back before their first reader there. The graph is sorted, and stays so. */
 gboolean ortrain_offload_apply (OrtrainGraph *graph, const gboolean *offloaded, GError **error);

@@ -3,8 +3,8 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* The copy there is on the host, whatever the device is; that back is read by all of the backward pass. The value itself
- * lives until the forward pass, and the copy, have read it. */
+/* The copy there is on the host, whatever the device is; that back is read by all of the backward pass. The value
+ * itself lives until the forward pass, and the copy, have read it. */
 
 static GArray *
 find_backward_uses (const OrtrainValue *value)

@@ -121,7 +121,7 @@ ortrain_recompute_copy_node (OrtrainGraph *graph, OrtrainNode *node)
   return copy;
 }
 
-/* A copy that reads what there is in this run. */
+/* A copy that reads the values of this run. */
 static void
 run_again (OrtrainGraph *graph, OrtrainNode *node, guint run, Copies *copies)
 {
@@ -177,7 +177,7 @@ count_readers_before (const OrtrainValue *value, const OrtrainNode *reader, GHas
   return n;
 }
 
-/* Of the reader, how many positions are between it and the reader of the forward pass before it; 0: it is the first. */
+/* The number of positions between the reader and the reader of the forward pass before it; 0: it is the first. */
 static guint
 measure_gap (const OrtrainValue *value, const OrtrainNode *reader, GHashTable *positions)
 {

@@ -3,8 +3,9 @@
 
 #include "graph/ortrain-graph-private.h"
 
-/* What can be computed again in the backward pass, of a training graph whose shapes may be symbolic: for each node of the
- * forward pass with outputs that the backward pass reads, the nodes that compute these outputs from what is kept anyhow. */
+/* Values that the backward pass can compute again, in a training graph whose shapes may be symbolic: for each node of
+ * the forward pass with outputs that the backward pass reads, the nodes that compute these outputs from values that are
+ * kept anyhow. */
 
 typedef enum
 {
@@ -19,8 +20,8 @@ typedef struct
 {
   char *cluster;    /* "MatMul+Add+": operators in topological order; NULL: there is no way */
   GPtrArray *nodes; /* of OrtrainNode, in their order */
-  GPtrArray *kept;  /* of OrtrainValue, what has to be kept for it */
-  GPtrArray *casts; /* of OrtrainNode, beside `kept`: what widens it */
+  GPtrArray *kept;  /* of OrtrainValue that have to be kept for it */
+  GPtrArray *casts; /* of OrtrainNode, parallel to `kept`: the cast that widens each */
 } OrtrainRecomputeOption;
 
 typedef struct
@@ -29,7 +30,7 @@ typedef struct
   GPtrArray *outputs; /* of OrtrainValue, that the backward pass reads */
   OrtrainRecomputeOption ways[ORTRAIN_N_RECOMPUTE_STRATEGIES];
   guint group;                       /* of candidates that share memory, through views: index into `groups` */
-  OrtrainRecomputeStrategy strategy; /* what was chosen */
+  OrtrainRecomputeStrategy strategy; /* the chosen one */
 } OrtrainRecomputeCandidate;
 
 /* Candidates whose memory is free once all of them are computed again. */
@@ -47,13 +48,14 @@ typedef struct
   GPtrArray *groups;     /* of OrtrainRecomputeGroup, likewise */
 } OrtrainRecomputeCandidates;
 
-/* What the backward pass reads; with `automatic`, of that only what is TRUE there, [n_values] by id. */
+/* Candidates for the values that the backward pass reads; with `automatic`, only for those that are TRUE there,
+ * [n_values] by id. */
 OrtrainRecomputeCandidates *ortrain_recompute_candidates_new (OrtrainGraph *graph, const gboolean *automatic);
 void ortrain_recompute_candidates_free (OrtrainRecomputeCandidates *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainRecomputeCandidates, ortrain_recompute_candidates_free)
 
 /* The value whose bytes this one is. */
 OrtrainValue *ortrain_recompute_find_root (OrtrainValue *value);
-/* Bytes of all values, with sizes for symbols that are as usual as any: [n_values], transfer full. For choices that hold
- * for all shapes. */
+/* Bytes of all values, with sizes for symbols that are as usual as any: [n_values], transfer full. For choices that
+ * hold for all shapes. */
 gint64 *ortrain_recompute_probe_bytes (OrtrainGraph *graph);

@@ -4,17 +4,17 @@
 #include "recompute/ortrain-recompute-private.h"
 #include "recompute/ortrain-segments-private.h"
 
-/* Element-wise operators and views cost next to nothing to run again: they join the chains that read them; what summarizes its
- * input is one look at it. Operators that
- * go over their memory once cost little beside the products around them, and run again where more than a quarter of the
- * bytes that they compute is saved by it, and more than starting a kernel takes: a normalization whose input is kept anyway, say, in 16 bits too, where casts stand
- * around it. Of what the backward pass reads, the smallest
- * set (in bytes) is kept from which these give the rest. What is open between groups of segments of the forward pass is kept
- * in any case: a chain of residual additions would else be computed again from its beginning, and all of it be live at
- * once. How many segments a group has follows from the bytes that are live when the backward pass enters one: what is
- * kept of it and of all before, and what it then computes again of the values between its segments. */
+/* Element-wise operators and views cost next to nothing to run again: they join the chains that read them; an operator
+ * that summarizes its input reads it only once. Operators that go over their memory once cost little compared with the
+ * products around them. They run again where this saves more than a quarter of the bytes that they compute, and more
+ * than starting a kernel takes: a normalization whose input is kept anyway, for example, also in 16 bits with casts
+ * around it. The smallest set of values (in bytes) is kept from which these operators compute all others that the
+ * backward pass reads. Values that are open between groups of segments of the forward pass are kept in any case: a
+ * chain of residual additions would else be computed again from its beginning, and all of it be live at once. The
+ * number of segments of a group follows from the bytes that are live when the backward pass enters one: the values that
+ * are kept of it and of all before, and the values between its segments that are then computed again. */
 
-/* Groups of several segments have to save at least this part of what is kept. */
+/* Groups of several segments have to save at least this part of the kept bytes. */
 #define WORTHWHILE 32
 
 static gint64
@@ -60,7 +60,7 @@ typedef struct
   guint *segments; /* [n_values]: of the node that computes it in the forward pass, or G_MAXUINT */
 } Search;
 
-/* The value itself, or what it is a view of. */
+/* Whether the value, or the value that it is a view of, takes no more memory if it is kept. */
 static gboolean
 is_of_what_lives (const OrtrainValue *value)
 {
@@ -101,7 +101,8 @@ cut_groups (const Search *search, guint length, gboolean *kept, gboolean *held)
     }
 }
 
-/* The most bytes that are live when the backward pass enters a group. all: what is held with groups of one segment */
+/* The most bytes that are live when the backward pass enters a group. all: the values that are held with groups of one
+ * segment */
 static gint64
 measure_groups (const Search *search, guint length, const gboolean *held, const gboolean *all)
 {

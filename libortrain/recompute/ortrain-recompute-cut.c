@@ -5,11 +5,12 @@
 
 #include <string.h>
 
-/* Which values to keep for the backward pass is a minimum cut: each forward value is an edge as wide as its bytes
- * (nothing, for what lives anyhow: parameters, constants, feeds, outputs of the graph, saved statistics); a node that may run again joins
- * its inputs to its outputs without a limit, and is joined to the source as wide as its cost; what may not run again is a
- * source, and each value that the backward pass reads is joined to the sink. The cut nearest to the sink runs least
- * again. (Boykov and Kolmogorov's reading of Ford and Fulkerson; the flow is found by Dinic's algorithm.) */
+/* Which values to keep for the backward pass is a minimum cut: each forward value is an edge as wide as its bytes (0
+ * for a value that lives anyhow: parameters, constants, feeds, outputs of the graph, saved statistics); a node that may
+ * run again joins its inputs to its outputs without a limit, and is joined to the source as wide as its cost; a node
+ * that may not run again is a source, and each value that the backward pass reads is joined to the sink. The cut
+ * nearest to the sink runs least again. (Boykov and Kolmogorov's reading of Ford and Fulkerson; the flow is found by
+ * Dinic's algorithm.) */
 
 #define UNLIMITED (G_MAXINT64 / 8)
 /* Edges that the search for the cut may look at. Where it takes more, everything is kept as it was. */
@@ -22,7 +23,7 @@ typedef struct
 {
   guint to;
   guint beside;    /* the next edge of the vertex that it leaves, or NO_EDGE */
-  gint64 capacity; /* what is left */
+  gint64 capacity; /* remaining bytes */
 } Edge;
 
 typedef struct

@@ -5,11 +5,11 @@
 #include "recompute/ortrain-recompute-candidates-private.h"
 #include "recompute/ortrain-recompute-private.h"
 
-/* What is saved below this part of the whole is not worth a second run, and may be lost in what is not counted here, such
- * as workspaces. */
+/* A saving below this part of the whole is not worth a second run. Memory that is not counted here, such as workspaces,
+ * may use it up. */
 #define LEAST_SAVING 16
 
-/* Of more places than this, the narrowest of each stretch of the forward pass is looked at. */
+/* If there are more places than this, only the narrowest of each stretch of the forward pass is looked at. */
 #define MAX_PLACES 512
 
 /* Memory that the forward pass fills: a value with all that are views of it. Indices of nodes of the forward pass. */
@@ -27,12 +27,12 @@ typedef struct
   GPtrArray *nodes; /* of the forward pass, in their order */
   GArray *buffers;  /* of Buffer, in the order in which they are made */
   guint *by_last;   /* [n_buffers]: in the order in which they are read for the last time */
-  guint *places;    /* [n_places]: a layer may end behind that node */
+  guint *places;    /* [n_places]: a layer may end after that node */
   guint n_places;
   gint64
       *crossing; /* [pairs] of places i < j: bytes that are kept at j, and were not at i. Place 0 is the beginning, and
-                     * the one behind the last is the end */
-  gint64 *peak;  /* [pairs]: that the layer between takes, beside what was kept at i */
+                  * the one after the last is the end */
+  gint64 *peak;  /* [pairs]: that the layer between takes, in addition to the bytes that were kept at i */
 } Profile;
 
 static gboolean
@@ -112,12 +112,12 @@ compare_last (gconstpointer a, gconstpointer b, gpointer data)
   return p != q ? (p > q) - (p < q) : (x > y) - (x < y);
 }
 
-/* Where as little goes across as a node before and behind, or less. */
+/* Places where no more bytes go across than one node before and one node after. */
 static void
 find_places (Profile *self)
 {
   const guint n = self->nodes->len;
-  g_autofree gint64 *across = g_new0 (gint64, n + 2); /* behind each node */
+  g_autofree gint64 *across = g_new0 (gint64, n + 2); /* after each node */
   self->by_last = g_new (guint, self->buffers->len + 1);
   for (guint b = 0; b < self->buffers->len; b++)
     {
@@ -152,7 +152,7 @@ pair (const Profile *self, guint i, guint j)
   return (gsize) j * (self->n_places + 2) + i;
 }
 
-/* The first node behind place i; the number of nodes for the end. */
+/* The first node after place i; the number of nodes for the end. */
 static guint
 get_begin (const Profile *self, guint i)
 {
@@ -181,8 +181,9 @@ measure_crossing (Profile *self)
     }
 }
 
-/* A layer that runs again fills what its gradients read, beside what comes back from the layers behind; then its gradients
- * are as wide as it was itself, and need what was filled before. */
+/* A layer that runs again fills the memory that its gradients read, in addition to the gradients that come back from
+ * the layers after it; then its own gradients are as wide as the layer was, and need the memory that was filled
+ * before. */
 static void
 measure_peaks (Profile *self)
 {
@@ -233,8 +234,8 @@ measure_peaks (Profile *self)
     }
 }
 
-/* The fewest bytes that may be kept up to each place when nothing may ever take more than `limit`. from: where the layer
- * that ends there began. reached: scratch, as long as the two. Returns where the last layer begins, or -1. */
+/* The fewest bytes that may be kept up to each place when nothing may ever take more than `limit`. from: where the
+ * layer that ends there began. reached: scratch, as long as the two. Returns where the last layer begins, or -1. */
 static gint
 fit (const Profile *self, gint64 limit, gint64 *least, guint *from, guint *reached)
 {

@@ -2,10 +2,10 @@
 #include "ops/ortrain-op-private.h"
 #include "recompute/ortrain-recompute-private.h"
 
-/* What is computed again by element-wise nodes, and is read by several nodes, waits in memory from the first reader to the
- * last. An element-wise reader gets nodes of its own for it instead, with which it is fused later: then it reads what they
- * read, at the price of the arithmetic. That lets the shared result go earlier, such as the output of a ReLU that the weight
- * gradient of a convolution needs, and after it the gradient of the ReLU. */
+/* A value that element-wise nodes compute again, and that several nodes read, waits in memory from the first reader to
+ * the last. An element-wise reader gets nodes of its own for it instead, with which it is fused later: then it reads
+ * their inputs, at the price of the arithmetic. That lets the shared result go earlier, such as the output of a ReLU
+ * that the weight gradient of a convolution needs, and after it the gradient of the ReLU. */
 
 #define MAX_CHAIN 8 /* nodes */
 

@@ -24,8 +24,8 @@ ortrain_find_value_extents (OrtrainGraph *graph, guint *first, guint *last)
 }
 
 /* Valleys of the curve of open bytes: from each descent by PROMINENCE to the next ascent by as much, the first of the
- * lowest places. Where passes prefer less memory, the last one, too: a ReLU between the two is computed backward from its
- * output, a normalization from its input. */
+ * lowest places. Where passes prefer less memory, the last one, too: a ReLU between the two is computed backward from
+ * its output, a normalization from its input. */
 GArray *
 ortrain_find_segment_cuts (OrtrainGraph *graph, const guint64 *bytes)
 {
