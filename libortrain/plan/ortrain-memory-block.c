@@ -116,7 +116,7 @@ ortrain_memory_block_class_init (OrtrainMemoryBlockClass *klass)
   /**
    * OrtrainMemoryBlock:category: (getter get_category)
    *
-   * What it is used for: `parameter`, `gradient`, `state`, `buffer`, `constant`, `activation`, `temporary`,
+   * The purpose of its memory: `parameter`, `gradient`, `state`, `buffer`, `constant`, `activation`, `temporary`,
    * `workspace`, `input` or `output`. Read-only.
    */
   properties[PROP_CATEGORY] = g_param_spec_string ("category", NULL, NULL, "", flags);
@@ -208,7 +208,7 @@ ortrain_memory_block_get_name (OrtrainMemoryBlock *self)
  * ortrain_memory_block_get_category: (get-property category)
  * @self: a block
  *
- * Gets what it is used for: `parameter`, `gradient`, `state`, `buffer`, `constant`, `activation`, `temporary`,
+ * Gets the purpose of its memory: `parameter`, `gradient`, `state`, `buffer`, `constant`, `activation`, `temporary`,
  * `workspace`, `input` or `output`.
  *
  * Returns: (transfer none): the category
@@ -292,7 +292,7 @@ ortrain_memory_block_get_bytes (OrtrainMemoryBlock *self)
  *
  * Gets the step that computes it; -1 if it exists before the first step.
  *
- * Returns: index of a step, -1 for what is there before the first
+ * Returns: index of a step, -1 if it exists before the first
  */
 gint
 ortrain_memory_block_get_first (OrtrainMemoryBlock *self)

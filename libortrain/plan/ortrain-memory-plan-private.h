@@ -5,8 +5,8 @@
 #include "plan/ortrain-plan-tables-private.h"
 #include "transform/ortrain-plan-context-private.h"
 
-/* Immutable once it is returned to a session, but for `persistent`, which the session that owns the state fills in. Before that, the
- * rooms above the planner set `n_layers` and `dropped_clusters`. */
+/* Immutable once it is returned to a session, but for `persistent`, which the session that owns the state fills in.
+ * Before that, the rooms above the planner set `n_layers` and `dropped_clusters`. */
 struct _OrtrainMemoryPlan
 {
   GObject parent_instance;
@@ -26,7 +26,7 @@ struct _OrtrainMemoryPlan
   guint n_buffers;
   guint n_layers;                     /* that a recompute level computes again, or 0 */
   char *dropped_clusters;             /* clusters of a recompute configuration that would take more memory, or NULL */
-  guint first_backward, first_update; /* where there is none: that of the next phase, or the number of steps */
+  guint first_backward, first_update; /* if a phase has no steps: that of the next phase, or the number of steps */
 
   gsize arena_bytes, lower_bound_bytes, host_arena_bytes;
   gsize alignment;
@@ -80,10 +80,10 @@ typedef struct
   char *reason;
 } OrtrainKeptGradient;
 
-/* Of OrtrainKeptGradient, the largest first: those with a reason of their own, not that of the whole plan, and at
- * least so many bytes. */
+/* An array of OrtrainKeptGradient, the largest first: those with a reason of their own, not that of the whole plan, and
+ * at least so many bytes. */
 GArray *ortrain_memory_plan_find_kept_gradients (const OrtrainMemoryPlan *self, gsize least);
-/* What is worth a word to people. */
+/* Fewer bytes are not reported to people. */
 #define ORTRAIN_NOTABLE_BYTES(plan) ((plan)->arena_bytes / 100)
 /* Blocks that are the same value of several layers, or one block. */
 typedef struct
@@ -94,7 +94,7 @@ typedef struct
   guint64 different; /* numbers in their names that differ, from the first on */
 } OrtrainPlanRow;
 
-/* Of OrtrainPlanRow, what is live at a step, the largest first. */
+/* An array of OrtrainPlanRow, the blocks that are live at a step, the largest first. */
 GArray *ortrain_memory_plan_find_largest (const OrtrainMemoryPlan *self, guint step);
 /* The step that takes most bytes of the arena by itself: operands, workspace and results, whatever else is live. */
 gsize ortrain_memory_plan_find_largest_step (const OrtrainMemoryPlan *self, guint *largest);

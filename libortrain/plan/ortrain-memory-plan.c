@@ -163,8 +163,8 @@ ortrain_memory_plan_class_init (OrtrainMemoryPlanClass *klass)
   /**
    * OrtrainMemoryPlan:offloaded-bytes: (getter get_offloaded_bytes)
    *
-   * How many bytes leave the memory of a step after the forward pass, and are copied back in the backward pass. They are
-   * in none of the other figures. Read-only.
+   * How many bytes leave the memory of a step after the forward pass, and are copied back in the backward pass. They
+   * are in none of the other figures. Read-only.
    */
   properties[PROP_OFFLOADED_BYTES] = g_param_spec_uint64 ("offloaded-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   /**
@@ -539,8 +539,8 @@ ortrain_memory_plan_get_offloaded_bytes (OrtrainMemoryPlan *self)
  * ortrain_memory_plan_get_n_recomputed_steps: (get-property n-recomputed-steps)
  * @self: a plan
  *
- * Gets how many kernels are called in the backward pass to compute again what the forward pass has computed. May be called
- * from any thread.
+ * Gets how many kernels are called in the backward pass to compute again what the forward pass has computed. May be
+ * called from any thread.
  *
  * Returns: how many
  */
@@ -559,7 +559,8 @@ ortrain_memory_plan_get_n_recomputed_steps (OrtrainMemoryPlan *self)
  * ortrain_memory_plan_get_flops: (get-property flops)
  * @self: a plan
  *
- * Gets about how many floating-point operations a step does, by the kernels' own estimates. May be called from any thread.
+ * Gets about how many floating-point operations a step does, by the kernels' own estimates. May be called from any
+ * thread.
  *
  * Returns: how many
  */
@@ -577,8 +578,8 @@ ortrain_memory_plan_get_flops (OrtrainMemoryPlan *self)
  * ortrain_memory_plan_get_milliseconds: (get-property milliseconds)
  * @self: a plan
  *
- * Gets about how long a step takes, by the kernels' own estimates of their work and the nominal speed of the device. It is
- * the sum over [property@MemoryPlan:steps]; nothing was measured. May be called from any thread.
+ * Gets about how long a step takes, by the kernels' own estimates of their work and the nominal speed of the device. It
+ * is the sum over [property@MemoryPlan:steps]; nothing was measured. May be called from any thread.
  *
  * Returns: milliseconds
  */
@@ -597,7 +598,8 @@ ortrain_memory_plan_get_milliseconds (OrtrainMemoryPlan *self)
  * ortrain_memory_plan_get_peak_step: (get-property peak-step)
  * @self: a plan
  *
- * Gets the index of the step with the most live bytes of the arena, the first of several. May be called from any thread.
+ * Gets the index of the step with the most live bytes of the arena, the first of several. May be called from any
+ * thread.
  *
  * Returns: an index into [property@MemoryPlan:steps]
  */
@@ -627,15 +629,15 @@ ortrain_memory_plan_get_gradients_kept (OrtrainMemoryPlan *self)
   return self->graph != NULL ? self->graph->gradients_kept : NULL;
 }
 
-/* What is made when it is asked for, of any plan. */
+/* Protects the objects of all plans that are made when they are asked for. */
 static GMutex objects_lock;
 
 /**
  * ortrain_memory_plan_get_steps: (get-property steps)
  * @self: a plan
  *
- * Gets the calls of kernels, in their order: what is live while each runs, and about how long it takes. A packing alone
- * ([ctor@MemoryPlan.new_from_csv]) has none. May be called from any thread.
+ * Gets the calls of kernels, in their order: the bytes that are live while each runs, and about how long it takes. A
+ * packing alone ([ctor@MemoryPlan.new_from_csv]) has none. May be called from any thread.
  *
  * Returns: (transfer none): a list model of [class@MemoryStep]
  */

@@ -6,9 +6,9 @@
 /**
  * OrtrainMemoryStep:
  *
- * One call of a kernel in a plan: what runs, in which phase, how many bytes of the arena are live meanwhile, and about how
- * long it takes. [property@MemoryPlan:steps] lists them in their order; the steps of a [class@MemoryBlock] are indices into
- * this list.
+ * One call of a kernel in a plan: what runs, in which phase, how many bytes of the arena are live meanwhile, and about
+ * how long it takes. [property@MemoryPlan:steps] lists them in their order; the steps of a [class@MemoryBlock] are
+ * indices into this list.
  *
  * ```python
  * plan = session.plan({"x": x, "labels": labels})
@@ -132,7 +132,8 @@ ortrain_memory_step_class_init (OrtrainMemoryStepClass *klass)
   /**
    * OrtrainMemoryStep:stream: (getter get_stream)
    *
-   * What it is submitted to: `compute` or `side` of the device, `copy` between memories, or `host`. Read-only.
+   * The stream that it is submitted to: `compute` or `side` of the device, `copy` between memories, or `host`.
+   * Read-only.
    */
   properties[PROP_STREAM] = g_param_spec_string ("stream", NULL, NULL, "", flags);
   /**
@@ -257,7 +258,7 @@ ortrain_memory_step_get_phase (OrtrainMemoryStep *self)
  * ortrain_memory_step_get_stream: (get-property stream)
  * @self: a step
  *
- * Gets what it is submitted to: `compute` or `side` of the device, `copy` between memories, or `host`.
+ * Gets the stream that it is submitted to: `compute` or `side` of the device, `copy` between memories, or `host`.
  *
  * Returns: (transfer none): the stream
  */

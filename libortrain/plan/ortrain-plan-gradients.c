@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "plan/ortrain-memory-plan-private.h"
 
-/* Where parameters are updated in the backward pass, a gradient takes bytes of the arena for as long as it is read. What
- * takes more than that is listed here, for people. */
+/* Where parameters are updated in the backward pass, a gradient takes bytes of the arena for as long as it is read.
+ * Gradients that take more memory are listed here, for people. */
 
 static void
 clear_gradient (gpointer data)

@@ -6,7 +6,7 @@
 
 #include <json-glib/json-glib.h>
 
-/* Programs look names up: they are whole, and only what is no UTF-8 is replaced. */
+/* Programs look names up: they are whole, and only bytes that are not UTF-8 are replaced. */
 static void
 add_name (JsonBuilder *builder, const char *name)
 {
@@ -138,20 +138,21 @@ add_context (JsonBuilder *builder, const OrtrainPlanContext *context)
  * ortrain_memory_plan_to_json:
  * @self: a plan
  *
- * The plan as a JSON object with the members `context` (what it was made for: `device`, `streams`, and what was left out or
- * expanded for finding faults, `disabled_passes` and `expanded`), `arena_bytes`, `host_arena_bytes`, `offloaded_bytes`, `lower_bound_bytes`,
- * `persistent_bytes`, `peak_bytes`, `n_steps`, `first_backward_step`, `first_update_step`, `flops`, `bytes_moved` and
- * `milliseconds` (of all steps), `peak` (`step`, `live_bytes` and, of a model, `node`, `operator` and `phase`), `gradients`
- * (`deferral_reason`, see [property@MemoryPlan:gradients-kept], and `parameters` whose gradients take memory for longer than
- * one step for a reason of their own: `parameter`, `bytes`, `because`), `persistent` (bytes by category), `blocks` (a list
- * of objects with `name`, `category`, `offset`, `bytes`, `first`, `last`, `node` and `recomputed`: the blocks of the
- * arena), `recompute`, `offload` (`step` that copies a value out, its `name` and `bytes`), and `steps` (in the order of
- * submission: `node`, `operator`, `phase`, `stream`, `dtype` (of the first operand), `flops`, `bytes_moved`, `milliseconds`, `live_bytes` and, of other
- * streams, the steps that it `waits` for).
+ * The plan as a JSON object with the members `context` (the settings that it was made for: `device`, `streams`, and the
+ * passes and operators that were left out or expanded for finding faults, `disabled_passes` and `expanded`),
+ * `arena_bytes`, `host_arena_bytes`, `offloaded_bytes`, `lower_bound_bytes`, `persistent_bytes`, `peak_bytes`,
+ * `n_steps`, `first_backward_step`, `first_update_step`, `flops`, `bytes_moved` and `milliseconds` (of all steps),
+ * `peak` (`step`, `live_bytes` and, of a model, `node`, `operator` and `phase`), `gradients` (`deferral_reason`, see
+ * [property@MemoryPlan:gradients-kept], and `parameters` whose gradients take memory for longer than one step for a
+ * reason of their own: `parameter`, `bytes`, `because`), `persistent` (bytes by category), `blocks` (a list of objects
+ * with `name`, `category`, `offset`, `bytes`, `first`, `last`, `node` and `recomputed`: the blocks of the arena),
+ * `recompute`, `offload` (`step` that copies a value out, its `name` and `bytes`), and `steps` (in the order of
+ * submission: `node`, `operator`, `phase`, `stream`, `dtype` (of the first operand), `flops`, `bytes_moved`,
+ * `milliseconds`, `live_bytes` and, of other streams, the steps that it `waits` for).
  *
  * `flops` and `bytes_moved` are estimates that kernels give of their work: floating-point operations, 0 for a kernel
- * that only moves data, and bytes read plus written. `milliseconds` follow from them and the nominal speed of the device.
- * `ortrain plan --compare` reads such files.
+ * that only moves data, and bytes read plus written. `milliseconds` follow from them and the nominal speed of the
+ * device. `ortrain plan --compare` reads such files.
  *
  * Returns: (transfer full): JSON text
  */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* What is largest at a step. The same value of each layer is one row: names that differ in their numbers alone, as
+/* The largest values at a step. The same value of each layer is one row: names that differ in their numbers alone, as
  * 'layers.3.fc1' and 'layers.7.fc1', with the same bytes. */
 
 static gsize
@@ -14,8 +14,8 @@ skip_digits (const char *text)
   return strspn (text, "0123456789");
 }
 
-/* What rows with the same name but for its numbers, category and bytes have in common. A name that is a number is like no
- * other. */
+/* What rows with the same name but for its numbers, category and bytes have in common. A name that is a number is like
+ * no other. */
 static char *
 make_key (const OrtrainPlanValue *value)
 {
@@ -32,8 +32,8 @@ make_key (const OrtrainPlanValue *value)
   return g_string_free (g_steal_pointer (&key), FALSE);
 }
 
-/* Which of the numbers in two names, which are the same but for those, differ; a set of bits, the last of which stands for
- * all that come behind it. */
+/* The numbers that differ in two names, which are otherwise the same: a set of bits, the last of which stands for its
+ * number and all after it. */
 static guint64
 find_differences (const char *a, const char *b)
 {

@@ -11,7 +11,7 @@
 typedef enum
 {
   ORTRAIN_REGION_ARENA,      /* offset in the step arena */
-  ORTRAIN_REGION_HOST_ARENA, /* offset in the step arena of the host, beside a device that does not read its memory */
+  ORTRAIN_REGION_HOST_ARENA, /* offset in the host's step arena, used with a device that does not read host memory */
   ORTRAIN_REGION_PARAMETER,  /* persistent, owned by the session: found by the graph value's name */
   ORTRAIN_REGION_GRADIENT,
   ORTRAIN_REGION_STATE,
@@ -35,8 +35,9 @@ typedef enum
   ORTRAIN_CATEGORY_OUTPUT,
 } OrtrainCategory;
 
-/* What a step is submitted to. The order of the steps is that of submission; a step runs after those before it on its
- * stream, after those that it waits for, and after all of earlier phases. The host submits nothing while it computes. */
+/* The stream that a step is submitted to. The order of the steps is that of submission; a step runs after those before
+ * it on its stream, after those that it waits for, and after all of earlier phases. The host submits nothing while it
+ * computes. */
 typedef enum
 {
   ORTRAIN_STREAM_COMPUTE,
@@ -46,8 +47,8 @@ typedef enum
   ORTRAIN_N_STREAMS,
 } OrtrainPlanStream;
 
-/* Entry of the value table. Views and in-place results share their root's buffer (`root`); the root's lifetime covers all.
- */
+/* Entry of the value table. Views and in-place results share their root's buffer (`root`); the root's lifetime covers
+ * all. */
 typedef struct
 {
   guint32 root; /* index of the buffer whose memory this one is; itself for a root */
@@ -74,7 +75,7 @@ typedef struct
   guint32 first_wait, n_waits; /* in plan->waits: steps of other streams, before this one */
   gint32 recomputes;           /* step it runs again, or -1 */
   guint32 n_joined;            /* steps from this one on that may run together, 1: this one alone */
-  guint64 accumulates;         /* bit k: output k is added to what is there in any case */
+  guint64 accumulates;         /* bit k: output k is added to the existing value in any case */
   guint64 gradients; /* bit k: output k is a gradient in its persistent place: added when the step block says so */
   gconstpointer constants;
   double flops, bytes_moved;
@@ -88,7 +89,7 @@ const guint32 *ortrain_memory_plan_peek_waits (OrtrainMemoryPlan *self, guint *n
 gsize ortrain_memory_plan_get_host_arena_bytes (OrtrainMemoryPlan *self);
 const char *ortrain_plan_stream_get_name (OrtrainPlanStream stream);
 const char *ortrain_phase_get_name (OrtrainPhase phase);
-/* Beside the operands: for an output, the inputs that its kernel allows it to be written over. */
+/* Parallel to the operands: for an output, the inputs that its kernel allows it to be written over. */
 const guint64 *ortrain_memory_plan_peek_inplace (OrtrainMemoryPlan *self);
 guint ortrain_memory_plan_get_first_backward_step (OrtrainMemoryPlan *self);
 guint ortrain_memory_plan_get_first_update_step (OrtrainMemoryPlan *self);
@@ -100,7 +101,7 @@ gsize ortrain_memory_plan_get_live_bytes (OrtrainMemoryPlan *self, guint step); 
 /* Bytes of the arena that the steps before `step` have needed so far: its end if all have run. A report's max_allocated
  * is the persistent bytes plus this, so that after a whole step it is the plan's peak to the byte. */
 gsize ortrain_memory_plan_get_high_water (OrtrainMemoryPlan *self, guint step);
-/* Of the arena, live before `step` runs, by category. */
+/* Bytes of the arena, live before `step` runs, of a category. */
 gsize ortrain_memory_plan_get_category_bytes (OrtrainMemoryPlan *self, OrtrainCategory category, guint step);
 /* Bytes held from step to step: PARAMETER, GRADIENT, STATE, BUFFER, as the session that owns them has taken them. Until
  * it says so, they are the sums over the graph. */

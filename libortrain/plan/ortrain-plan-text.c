@@ -36,7 +36,7 @@ append_host (GString *text, const OrtrainMemoryPlan *self)
 }
 
 #define MAX_GRADIENTS 3 /* that are named */
-#define MAX_LARGEST 5   /* rows of what is largest at the peak */
+#define MAX_LARGEST 5   /* rows of the largest values at the peak */
 
 /* Why gradients take memory; nothing where none does for long. */
 static void
@@ -73,8 +73,8 @@ ortrain_memory_plan_sum_work (const OrtrainMemoryPlan *self, double *flops, doub
  * ortrain_memory_plan_to_string:
  * @self: a plan
  *
- * Summarises the plan for a terminal: peak, arena, persistent memory by category, where the peak is and what is largest
- * there.
+ * Summarises the plan for a terminal: peak, arena, persistent memory by category, the step of the peak and the largest
+ * values there.
  *
  * Returns: (transfer full): some lines, without a newline at the end
  */

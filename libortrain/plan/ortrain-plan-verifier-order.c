@@ -213,7 +213,7 @@ compare_ends (gconstpointer a, gconstpointer b)
   return x->last != y->last ? (x->last < y->last ? -1 : 1) : (x->buffer < y->buffer ? -1 : x->buffer > y->buffer);
 }
 
-/* From step to step: what is alive in an arena lies side by side. */
+/* From step to step: values that are alive in an arena do not overlap. */
 static gboolean
 check_places (const OrtrainPlanVerifier *self, const Span *all, guint n_all, int arena, gsize *most, GError **error)
 {

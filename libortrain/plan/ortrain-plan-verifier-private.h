@@ -3,7 +3,7 @@
 
 #include "plan/ortrain-plan-tables-private.h"
 
-/* What the parts of the verifier share: the tables of the plan, and what has been found. */
+/* State that the parts of the verifier share: the tables of the plan, and the results so far. */
 
 #define ORTRAIN_NO_BUFFER G_MAXUINT32
 
@@ -13,7 +13,7 @@ typedef struct
   gboolean known;
 } OrtrainPlanContent;
 
-/* Of each stream, the steps up to this one have run before a step begins; -1: none. */
+/* For each stream, the last of its steps that has run before a step begins; all before it have, too. -1: no step. */
 typedef struct
 {
   gint32 until[ORTRAIN_N_STREAMS];
@@ -29,7 +29,7 @@ typedef struct
   guint n_values, n_steps, n_operands, n_waits;
   gsize arena_bytes, host_arena_bytes;
   OrtrainPlanBefore *before;   /* [n_steps] */
-  OrtrainPlanContent *meaning; /* [n_values]: what a value is, by the graph */
+  OrtrainPlanContent *meaning; /* [n_values]: the content of a value, by the graph */
   OrtrainPlanContent *content; /* [n_values], of roots: what the place holds now, if anything */
   GHashTable *step_of;         /* node → step + 1 */
   GTree *filled[2]; /* arena, host arena: offset → root + 1, of roots that hold something: none touches another */
@@ -42,11 +42,11 @@ G_GNUC_PRINTF (2, 3)
 gboolean ortrain_plan_verifier_refuse (GError **error, const char *format, ...);
 /* 0, 1: which arena a value lies in; -1: none. */
 int ortrain_plan_verifier_arena_of (const OrtrainPlanValue *value);
-/* Of pointers that are offsets, for a tree. */
+/* Compares pointers that are offsets, for a tree. */
 int ortrain_plan_verifier_compare_offsets (gconstpointer a, gconstpointer b, gpointer data);
 
-/* The order of the steps on all streams: what must have run before each, and that steps that touch the same memory, one of
- * them writing, run in the order of the table. Fills `before`. */
+/* The order of the steps on all streams: what must have run before each, and that steps that touch the same memory, one
+ * of them writing, run in the order of the table. Fills `before`. */
 gboolean ortrain_plan_verifier_check_order (OrtrainPlanVerifier *self, GError **error);
 /* Steps that run as one need nothing of each other. */
 gboolean ortrain_plan_verifier_check_joined (const OrtrainPlanVerifier *self, GError **error);

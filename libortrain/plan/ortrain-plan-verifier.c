@@ -10,8 +10,8 @@
  * of, a write forgets what it touches, and a read must find exactly what the graph says the value is. Nothing here
  * comes from the planner, and nothing that the planner claims about lifetimes is believed.
  *
- * A sum may have as many terms as the graph has nodes, and each partial sum may be read: it is known by its fingerprint,
- * the sum of 128-bit numbers that its terms are given. */
+ * A sum may have as many terms as the graph has nodes, and each partial sum may be read: it is known by its
+ * fingerprint, the sum of 128-bit numbers that its terms are given. */
 
 gboolean
 ortrain_plan_verifier_refuse (GError **error, const char *format, ...)
@@ -192,8 +192,8 @@ is_plain_sum (const OrtrainNode *node)
   return TRUE;
 }
 
-/* What each value is: itself, if a step makes it or it is there from the beginning; else what its node, which runs in no
- * step, has in its inputs. Nodes stand in the order in which they would run. */
+/* Finds the content of each value: itself, if a step makes it or it exists from the beginning; else the contents of the
+ * inputs of its node, which runs in no step. Nodes are in the order in which they would run. */
 static gboolean
 find_meanings (OrtrainPlanVerifier *self, GError **error)
 {
@@ -251,7 +251,7 @@ touch (const OrtrainPlanVerifier *self, guint32 a, guint32 b)
          y->offset < x->offset + x->bytes;
 }
 
-/* Everything that lies where `buffer` is about to be written is gone, but for what is in that very place. */
+/* Forgets the contents of all roots that `buffer`, which is about to be written, overlaps, except for its own root. */
 static void
 clobber (OrtrainPlanVerifier *self, guint32 buffer)
 {
@@ -345,8 +345,8 @@ check_overlap (const OrtrainPlanVerifier *self, guint s, guint i, guint k, const
 }
 
 /* What a step writes does not lie on what it reads, unless it may, nor on what else it writes. In an arena anything may
- * lie on anything; elsewhere values lie on each other that share a root, which are found without looking at all pairs: an
- * update of many tensors has hundreds of operands. */
+ * lie on anything; elsewhere values lie on each other that share a root, which are found without looking at all pairs:
+ * an update of many tensors has hundreds of operands. */
 static gboolean
 check_overlaps (OrtrainPlanVerifier *self, guint s, const guint64 *inplace, GError **error)
 {
