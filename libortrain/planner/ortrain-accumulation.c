@@ -64,8 +64,8 @@ is_read_elsewhere (const OrtrainValue *gradient)
   return FALSE;
 }
 
-/* Behind views, the node that makes the value, if the value may be built in place, being read by nobody but the chain
- * that leads to the gradient; or NULL. */
+/* Skips views. Returns the node that makes the value, if the value may be built in place: only the chain that leads to
+ * the gradient reads it. Otherwise NULL. */
 static OrtrainNode *
 find_maker (OrtrainPlannerState *self, const OrtrainValue *value, gboolean top)
 {
@@ -103,8 +103,8 @@ add_values (Gathering *self, OrtrainValue *value, const OrtrainNode *maker)
     }
 }
 
-/* A gradient that is kept is added to in the backward pass: if the forward pass fails, or its loss is not finite, it has to
- * be what it was. */
+/* A gradient that is kept is added to in the backward pass: if the forward pass fails, or its loss is not finite, it
+ * has to be what it was. */
 static gboolean
 comes_too_early (const Gathering *self, const OrtrainNode *maker)
 {
@@ -197,8 +197,8 @@ take_over (OrtrainGraph *graph, OrtrainValue *from, OrtrainValue *to)
     }
 }
 
-/* Of a copy to the place of a gradient, of which nobody reads the other end before the phase has ended. Beyond this size,
- * waiting costs more memory than launches do time. */
+/* A copy to the place of a gradient, of which nobody reads the other end before the phase has ended, may run last.
+ * Beyond this size, waiting costs more memory than launches do time. */
 #define MOST_WAITING_BYTES 65536
 
 static gboolean
@@ -257,7 +257,7 @@ ortrain_planner_state_write_update (OrtrainPlannerState *self, OrtrainValue *upd
 {
   OrtrainValue *place = update->partner;
   OrtrainNode *maker = update->producer;
-  const OrtrainNode *last = maker; /* of what has to run before */
+  const OrtrainNode *last = maker; /* of the nodes that have to run before */
   OrtrainPhase phase = maker != NULL ? maker->phase : ORTRAIN_PHASE_FORWARD;
   gboolean possible = maker != NULL && !ortrain_planner_state_is_fixed (update) &&
                       ortrain_planner_state_node (self, maker)->fate == ORTRAIN_DISPOSITION_RUNS &&

@@ -158,9 +158,9 @@ run_after_alias_set (OrtrainPlannerState *self, guint32 root, OrtrainNode *node)
 void
 ortrain_planner_state_merge_addition (OrtrainPlannerState *self, OrtrainNode *node)
 {
-  /* A kernel that adds into its output rounds once; a separate addition after it rounds twice. The choice must not depend on
-   * the nodes that run again in the backward pass, or training would have other bits with less memory. Readers of a value of
-   * the forward pass depend on these nodes; readers of a value of the backward pass do not. */
+  /* A kernel that adds into its output rounds once; a separate addition after it rounds twice. The choice must not
+   * depend on the nodes that run again in the backward pass, or training would have other bits with less memory.
+   * Readers of a value of the forward pass depend on these nodes; readers of a value of the backward pass do not. */
   const gboolean is_of_training = self->first[ORTRAIN_PHASE_BACKWARD] != NULL;
   if (is_of_training && (node->phase == ORTRAIN_PHASE_FORWARD || node->recomputes != NULL))
     return;

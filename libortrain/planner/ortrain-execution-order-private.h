@@ -38,7 +38,7 @@ typedef struct
   guint n_tasks;
   OrtrainTaskBlock *blocks;
   guint n_blocks;
-  /* All of one task stand beside each other. */
+  /* The entries of one task are adjacent. */
   GArray *makes;       /* of guint32: blocks that exist from there on */
   GArray *reads;       /* of guint32, each once */
   guint32 *successors; /* may hold one twice; or NULL */

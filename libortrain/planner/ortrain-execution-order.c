@@ -38,7 +38,7 @@ ortrain_order_problem_add_edge (OrtrainOrderProblem *self, guint from, guint to)
   g_array_append_val (self->edges, edge);
 }
 
-/* Of the task that was described last, or the next one. */
+/* Adds to the blocks of the task that was described last, or of the next one. */
 static void
 append (GArray *blocks, guint32 block, guint *first, guint *n)
 {

@@ -3,13 +3,14 @@
 
 #include <string.h>
 
-/* Local search around the peak, the step with the most live bytes. For each block that is live there but not used, these moves
- * are tried: its makers and their successors run after the peak; its last readers and their predecessors run before the peak, with
- * or without the readers of their results; the peak itself, with its predecessors or successors, runs before the makers or after the
- * readers. The move with the lowest result is made, if that is lower than the peak.
+/* Local search around the peak, the step with the most live bytes. For each block that is live there but not used,
+ * these moves are tried: its makers and their successors run after the peak; its last readers and their predecessors
+ * run before the peak, with or without the readers of their results; the peak itself, with its predecessors or
+ * successors, runs before the makers or after the readers. The move with the lowest result is made, if that is lower
+ * than the peak.
  *
- * Where no move helps at the highest peaks, and several would together, the best order of the few tasks around one is found
- * among all of them. */
+ * Where no move helps at the highest peaks, and several would together, the best order of the few tasks around one is
+ * found among all of them. */
 
 #define MAX_WORK 10000000 /* tasks and operands that are looked at */
 #define LEAST_PART 256    /* of the peak: smaller blocks are no reason */
@@ -144,7 +145,8 @@ search_clear (Search *self)
   lists_clear (&self->predecessors);
 }
 
-/* What is there of a block when the task at position `begin` is about to run. */
+/* Sets the state of a block when the task at position `begin` is about to run: whether it exists, and how many readers
+ * are left. */
 static void
 enter_block (Search *self, guint32 block, guint begin)
 {
@@ -277,7 +279,7 @@ try_window (Search *self, guint begin, guint end, gboolean after, Move *best)
   memcpy (self->best, self->trial, n * sizeof *self->best);
 }
 
-/* Of the positions from begin to end, both included, the one before which least is live; the first of several. */
+/* The position from begin to end, both included, before which the fewest bytes are live; the first of several. */
 static guint
 find_lowest (const Search *self, guint begin, guint end)
 {
@@ -288,8 +290,8 @@ find_lowest (const Search *self, guint begin, guint end)
   return lowest;
 }
 
-/* The tasks that make a block, and what depends on them, run after the peak: right after it, where least is live, or as late as
- * can be. */
+/* The tasks that make a block, and what depends on them, run after the peak: right after it, where least is live, or as
+ * late as can be. */
 static void
 try_later (Search *self, guint32 block, guint peak, guint phase_end, Move *best)
 {
@@ -319,8 +321,8 @@ try_later (Search *self, guint32 block, guint peak, guint phase_end, Move *best)
   clear_marks (self);
 }
 
-/* Tries the marked tasks of a window that begins at the peak directly before the peak, where least is live, and as early as
- * possible. */
+/* Tries the marked tasks of a window that begins at the peak directly before the peak, where least is live, and as
+ * early as possible. */
 static void
 try_before (Search *self, guint peak, guint end, guint phase_begin, Move *best)
 {
@@ -338,8 +340,8 @@ try_before (Search *self, guint peak, guint end, guint phase_begin, Move *best)
   try_window (self, begin, end, FALSE, best);
 }
 
-/* Marks the readers of the blocks that marked tasks make, so that these blocks can be freed before the peak. Returns the end of
- * the window, or 0 if there is nothing to mark or the window would be too long. */
+/* Marks the readers of the blocks that marked tasks make, so that these blocks can be freed before the peak. Returns
+ * the end of the window, or 0 if there is nothing to mark or the window would be too long. */
 static guint
 mark_readers (Search *self, guint peak, guint end, guint phase_end)
 {
@@ -364,8 +366,8 @@ mark_readers (Search *self, guint peak, guint end, guint phase_end)
   return self->n_marked > n_marked ? end : 0;
 }
 
-/* Tries the tasks that read a block after the peak, with their predecessors, before the peak; and the same with the readers of
- * their results. */
+/* Tries the tasks that read a block after the peak, with their predecessors, before the peak; and the same with the
+ * readers of their results. */
 static void
 try_sooner (Search *self, guint32 block, guint peak, guint phase_begin, guint phase_end, Move *best)
 {
@@ -530,7 +532,8 @@ window_run (const Window *self, const WindowState *from, guint32 before, guint t
   return result;
 }
 
-/* Fills `best` where an order of the window needs less than `move` says: state by state, by the number of tasks that have run. */
+/* Fills `best` where an order of the window needs less than `move` says: state by state, by the number of tasks that
+ * have run. */
 static void
 window_solve (const Window *self, Search *search, guint begin, Move *move)
 {
@@ -636,7 +639,7 @@ measure_block (Search *self, guint32 block)
   self->ends[block] = end;
 }
 
-/* After the tasks of a window have moved: what is live outside of it has not changed. */
+/* After the tasks of a window have moved: the live bytes outside of it have not changed. */
 static void
 measure_window (Search *self, guint begin, guint end)
 {
@@ -658,7 +661,7 @@ measure_window (Search *self, guint begin, guint end)
   measure (self, self->order + begin, end - begin, begin, self->live + begin, self->before + begin);
 }
 
-/* Of the moves around one position, makes the one with the lowest window. FALSE: none helps. */
+/* Makes that move around one position that gives the lowest window. FALSE: no move helps. */
 static gboolean
 lower_at (Search *self, guint peak, guint phase_begin, guint phase_end)
 {

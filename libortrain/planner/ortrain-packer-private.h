@@ -14,11 +14,11 @@ typedef struct
   gsize offset; /* out */
 } OrtrainPackItem;
 gsize ortrain_pack (OrtrainPackItem *items, gsize n, gsize *lower_bound);
-/* The same with a chosen amount of search, in elementary operations (about 1e9 a second): same input, same answer. 0: none,
- * each item goes to the smallest gap when its time begins. */
+/* The same with a chosen amount of search, in elementary operations (about 1e9 a second): same input, same answer. 0:
+ * none, each item goes to the smallest gap when its time begins. */
 gsize ortrain_pack_with_effort (OrtrainPackItem *items, gsize n, guint64 effort, gsize *lower_bound);
 
-/* planner/ortrain-packer-search.c: a packing into `capacity`, or FALSE when there is none or the effort, which is
+/* planner/ortrain-packer-search.c: a packing into `capacity`, or FALSE if there is no packing or the effort, which is
  * counted down, is used up. Sizes are multiples of the alignment; first and last are indices of sections, 0 ≤ first ≤
  * last. */
 gboolean ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize capacity, guint64 *effort);

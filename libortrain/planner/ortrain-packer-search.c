@@ -13,12 +13,12 @@
  * At the lowest offset at which anything can begin, one time section is decided on: exactly one of the items that reach
  * over it begins there, or none does. The section with the fewest such items is taken, so that the branches that must
  * fail do so first; a section without room to spare cannot leave its place empty. One that can no longer hold what must
- * still go into it ends a branch, and sets of items that no longer meet in time are solved one after the other, each for
- * itself. */
+ * still go into it ends a branch, and sets of items that no longer meet in time are solved one after the other, each
+ * for itself. */
 
 #define TURN G_GUINT64_CONSTANT (2000000)
 
-#define FORGETTING 0.9 /* of what was learned in earlier turns */
+#define FORGETTING 0.9 /* part of the lessons of earlier turns that is kept */
 
 typedef struct
 {
@@ -37,7 +37,7 @@ typedef struct
   gsize barred, bound;
 } Barred; /* undo of `barred` and `bounds` */
 
-/* What is still to go into a section. */
+/* The unplaced items of a section. */
 typedef struct
 {
   gsize start;        /* the lowest offset at which any of it can begin */
@@ -52,8 +52,8 @@ typedef struct
   gsize *barred;    /* [n]: 1 + the lowest offset at which it was decided that the item does not begin; 0: none */
   gsize *bounds;    /* [n]: where it can begin at the earliest as long as it is barred */
   gsize *offsets;   /* [n] */
-  gsize *floors;    /* [n_sections]: end of what is placed */
-  gsize *rest;      /* [n_sections]: sum of what is not */
+  gsize *floors;    /* [n_sections]: end of the placed items */
+  gsize *rest;      /* [n_sections]: sum of the unplaced items */
   Outlook *outlook; /* [n_sections]: scratch */
   double *blame;    /* [n]: how often there was no room left for an item */
   guint32 *pool;    /* candidates of all depths, stacked */
@@ -244,8 +244,8 @@ place (Search *self, gsize members, gsize n, guint32 i, gsize others, gboolean *
   return fits;
 }
 
-/* The section to decide on at the offset `floor`, or -1 where something no longer fits. slack: what can be left empty of
- * it. */
+/* The section to decide on at the offset `floor`, or -1 where something no longer fits. slack: what can be left empty
+ * of it. */
 static gint32
 choose_section (Search *self, gsize members, gsize n, gint32 first, gint32 last, gsize floor, gsize *slack)
 {
@@ -348,7 +348,7 @@ is_same (const Search *self, guint32 i, guint32 j)
   return a->first == b->first && a->last == b->last && a->bytes == b->bytes;
 }
 
-/* Tries the candidates, one after the other. done: there is no need to try what lies behind them. */
+/* Tries the candidates, one after the other. done: there is no need to try the candidates that follow them. */
 static gboolean
 try_candidates (Search *self, gsize members, gsize n, gsize candidates, gsize n_candidates, gint32 first, gint32 last,
                 gboolean *done)
@@ -510,8 +510,8 @@ ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize ca
 
   /* No order is best for all, and a good one finds a packing soon or hardly ever: each gets a turn that grows, and
    * between these, short ones with its keys bent a little, always in the same way, and every other time more for items
-   * that there was no room for in turns before. Before each turn, a short one decides on what is preferred most: where
-   * there is room to spare, that finds a packing at once. */
+   * that there was no room for in turns before. Before each turn, a short one decides on the most preferred item first:
+   * where there is room to spare, that finds a packing at once. */
   gboolean found = FALSE, impossible = FALSE;
   guint64 state = 1;
   for (guint round = 0; !found && !impossible && *effort > 0; round++)

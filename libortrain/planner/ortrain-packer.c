@@ -20,7 +20,7 @@
 
 #define EARLIER_ROUNDS 12
 
-/* What is placed, in the order of offsets, in chunks, so that an insertion moves little and chunks of other times are
+/* The placed items, in the order of offsets, in chunks, so that an insertion moves little and chunks of other times are
  * passed over at once. */
 typedef struct
 {
@@ -282,8 +282,8 @@ place_in_order (Shelf *shelf, const Item *items, gsize n, gsize limit, guint64 e
   return peak;
 }
 
-/* Sections count by the share of the bound that is alive in them, to a power: between an item's area (0) and what it takes
- * of the fullest sections. */
+/* Sections count by the share of the bound that is alive in them, to a power: between an item's area (0) and what it
+ * takes of the fullest sections. */
 static void
 measure_pressure (Item *items, gsize n, const gsize *load, gsize n_sections, gsize bound, double power)
 {
@@ -294,8 +294,9 @@ measure_pressure (Item *items, gsize n, const gsize *load, gsize n_sections, gsi
     items[i].pressure = (double) items[i].bytes * (sums[items[i].last + 1] - sums[items[i].first]);
 }
 
-/* Where there is hardly any room to spare at a few times, an order that is nearly good becomes better as what ends too high
- * is placed earlier, halfway to the front, again and again. items: in an order to begin with, which changes. */
+/* Where there is hardly any room to spare at a few times, an order that is nearly good becomes better if items that end
+ * too high are placed earlier, halfway to the front, again and again. items: in an order to begin with, which
+ * changes. */
 static gsize
 place_earlier (Shelf *shelf, Item *items, gsize n, gsize bound, gsize best, guint64 effort, gsize *trial,
                gsize *offsets)
@@ -419,8 +420,8 @@ compare_by_end (const Item *a, const Item *b)
   return order != 0 ? order : ORDER (a->index, b->index);
 }
 
-/* As an allocator would at run time: each item in the smallest gap that it fits into. In n log n whatever the items are.
- * items: in the order of their starts; alignments are powers of two. */
+/* As an allocator would at run time: each item in the smallest gap that it fits into. In n log n whatever the items
+ * are. items: in the order of their starts; alignments are powers of two. */
 static gsize
 place_in_time (const Item *items, gsize n, gsize unit, gsize *offsets)
 {
@@ -451,7 +452,7 @@ place_in_time (const Item *items, gsize n, gsize unit, gsize *offsets)
             give_gap (&gaps, rest.offset, rest.end);
           continue;
         }
-      /* What is free at the end of memory grows. */
+      /* The free memory at the end grows. */
       GTreeNode *last = g_tree_node_last (by_offset);
       Gap *gap = last != NULL ? g_tree_node_key (last) : NULL;
       gsize offset = top;
@@ -467,7 +468,7 @@ place_in_time (const Item *items, gsize n, gsize unit, gsize *offsets)
   return top;
 }
 
-/* Of each item, the largest load in its life: the maxima of 2^k sections from each section on. */
+/* Sets the largest load in the life of each item, from the maxima of 2^k sections from each section on. */
 static void
 measure_loads (Item *items, gsize n, const gsize *load, gsize n_sections)
 {

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Packing alone, of buffers that stand in a file: to compare packers, and to look at what they do. */
+/* Packing alone, of buffers that are listed in a file: to compare packers, and to look at their results. */
 
 #define MAX_TIME 10000000
 #define MAX_BUFFERS 1000000
@@ -21,7 +21,7 @@ fail_at (GError **error, const char *path, gsize line, const char *message)
   return FALSE;
 }
 
-/* Columns may stand in any order; others than these four are passed over. */
+/* Columns may have any order; others than these four are passed over. */
 static gboolean
 read_header (const char *path, const char *line, int columns[4], GError **error)
 {

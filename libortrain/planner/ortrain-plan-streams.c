@@ -3,9 +3,9 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* What runs before what is known by clocks: of a step, for each stream, the last step of it that has certainly run.
- * Order among steps that touch the same memory is enforced by waits; memory that is used again for something else is
- * not, so a value lives until every step that could overtake its last reader has been submitted. */
+/* Clocks tell which steps run before others: for a step and each stream, the last step of that stream that has
+ * certainly run. Order among steps that touch the same memory is enforced by waits; memory that is used again for
+ * something else is not, so a value lives until every step that could overtake its last reader has been submitted. */
 
 typedef struct
 {
@@ -27,12 +27,12 @@ typedef struct
   GArray *waits;
   gint32 last[ORTRAIN_N_STREAMS]; /* step of each stream, -1: none */
   Clock submitted;                /* what the host has waited for */
-  double offload_rate;            /* bytes per millisecond; 0: what is offloaded is waited for at once */
+  double offload_rate;            /* bytes per millisecond; 0: offloaded values are waited for at once */
   double now, copied;             /* milliseconds: about when the next step begins, and the copies so far have ended */
   GArray *offloads;               /* of Offload: nobody has waited for them */
 } Streams;
 
-/* Its place is used again behind a wait, for which there is none but this reason. */
+/* An offloaded value. Its place is used again after a wait, which has no other reason. */
 typedef struct
 {
   gint32 step;
@@ -94,8 +94,8 @@ need (const Streams *self, gint32 on, gint32 *needed)
     needed[self->plan->steps[on].stream] = MAX (needed[self->plan->steps[on].stream], on);
 }
 
-/* A value is read again when all that was submitted before has run: what is freed by then is free for it. What was
- * offloaded is waited for by the step that begins when the copy has ended, by all estimates. */
+/* A value is read back when all steps that were submitted before have run: memory that is freed by then is free for it.
+ * An offloaded value is waited for by the step that begins when the copy has ended, by all estimates. */
 static void
 need_offloads (Streams *self, guint s, gint32 *needed)
 {
@@ -124,7 +124,7 @@ need_offloads (Streams *self, guint s, gint32 *needed)
   self->now += step->milliseconds;
 }
 
-/* Of what a step needs, it waits for what neither its own stream nor another of its waits makes sure of. */
+/* A step waits for each step that it needs, unless its own stream or another of its waits makes sure of it. */
 static void
 add_waits (Streams *self, guint s, const gint32 *needed)
 {
@@ -169,7 +169,8 @@ order_step (Streams *self, guint s)
       for (guint k = 0; k < ORTRAIN_N_STREAMS && i >= step->n_inputs; k++)
         need (self, access->read[k], needed);
     }
-  /* Computing begins behind the copies of all feeds, which come first: it has not to wait for one of them later. */
+  /* Computing begins after the copies of all feeds, which come first: it does not have to wait for one of them
+   * later. */
   if (step->stream == ORTRAIN_STREAM_COMPUTE && self->last[ORTRAIN_STREAM_COMPUTE] < 0)
     need (self, self->last[ORTRAIN_STREAM_COPY], needed);
   need_offloads (self, s, needed);
@@ -213,7 +214,7 @@ find_last_beside (const Streams *self, const GArray *const *steps, gint32 s)
   return last;
 }
 
-/* Of each value, the last step of each stream that touches it decides; steps that run together touch it at the same time. */
+/* The last step of each stream that touches a value decides; steps that run together touch it at the same time. */
 static void
 extend_lifetimes (Streams *self)
 {
@@ -247,8 +248,8 @@ extend_lifetimes (Streams *self)
     g_array_unref (steps[k]);
 }
 
-/* A root that a step touches, by the group of steps that it would run with: FALSE if another of them writes it, or reads
- * what this one writes. readers, writers: [n_values], the last step that does. */
+/* A root that a step touches, by the group of steps that it would run with: FALSE if another of them writes it, or
+ * reads what this one writes. readers, writers: [n_values], the last step that does. */
 static gboolean
 is_free (const gint32 *readers, const gint32 *writers, guint32 root, gint32 first, gboolean writes)
 {

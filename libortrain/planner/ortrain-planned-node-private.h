@@ -47,7 +47,7 @@ typedef struct
   OrtrainMemoryPlan *plan;
   GPtrArray *infos;                     /* of OrtrainPlannedNode, at node->mark */
   GArray *edges;                        /* of OrtrainOrderEdge: orders that no value enforces */
-  OrtrainNode *first[ORTRAIN_N_PHASES]; /* of a phase, before the order is chosen; NULL if there is none */
+  OrtrainNode *first[ORTRAIN_N_PHASES]; /* of a phase, before the order is chosen; NULL: the phase has no node */
   guint n;                              /* of values */
   OrtrainOperand *operands;             /* [n_reserved]: of the node that is prepared */
   gint64 *dims;                         /* [n_reserved, ORTRAIN_MAX_RANK] */

@@ -92,7 +92,7 @@ add_info (OrtrainPlannerState *self, OrtrainNode *node)
   return info;
 }
 
-/* Of one node, the same memory for all. */
+/* Operands of one node. All nodes share the memory. */
 static OrtrainOperand *
 reserve_operands (OrtrainPlannerState *self, guint n)
 {

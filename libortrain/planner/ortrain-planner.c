@@ -25,8 +25,8 @@ ortrain_planner_state_is_copy_of_feed (const OrtrainNode *node)
          source->on_host;
 }
 
-/* What was offloaded is read back so long before its first reader that other steps take about as long as the copy. Not
- * before another value, nor in an earlier phase. */
+/* Moves the copy back of an offloaded value so far before its first reader that other steps take about as long as the
+ * copy. Not before another value, nor in an earlier phase. */
 static void
 prefetch (OrtrainPlannerState *self, gpointer *sorted, guint n)
 {
@@ -54,8 +54,8 @@ prefetch (OrtrainPlannerState *self, gpointer *sorted, guint n)
     }
 }
 
-/* The blocks that the node may write its output over, as ortrain_planner_state_run_in_place () will have it if it reads them
- * last. */
+/* The blocks that the node may write its output over, as ortrain_planner_state_run_in_place () will have it if it reads
+ * them last. */
 static void
 describe_in_place (OrtrainPlannerState *self, OrtrainOrderProblem *problem, const OrtrainNode *node, guint output)
 {
@@ -99,7 +99,7 @@ choose_order (OrtrainPlannerState *self)
           const OrtrainValue *input = node->inputs->pdata[i];
           if (input == NULL)
             continue;
-          /* what is not in the arena makes no order better, and an optimizer's nodes have many such operands */
+          /* operands outside of the arena make no order better, and an optimizer's nodes have many of them */
           if (info->fate == ORTRAIN_DISPOSITION_RUNS && problem->blocks[self->root[input->id]].bytes > 0)
             ortrain_order_problem_add_read (problem, t, self->root[input->id]);
           if (input->producer != NULL)
@@ -194,8 +194,8 @@ is_read_by_update (const OrtrainValue *value)
   return FALSE;
 }
 
-/* A gradient that an update reads in the backward pass already is gone behind it. One that is computed on the host, where
- * its update is too, is only copied to the device because it is an output. */
+/* A gradient that an update already reads in the backward pass is released after that. One that is computed on the
+ * host, where its update is too, is only copied to the device because it is an output. */
 static void
 release_gradients (OrtrainGraph *graph)
 {
@@ -212,7 +212,7 @@ release_gradients (OrtrainGraph *graph)
     }
 }
 
-/* Of the node, or of the one that it runs again. */
+/* The position of the node, or of the one that it runs again. */
 static gint32
 get_first_position (OrtrainPlannerState *self, const OrtrainNode *node)
 {
@@ -255,8 +255,8 @@ move_behind (OrtrainPlannerState *self, OrtrainNode *node, const OrtrainNode *ot
   return TRUE;
 }
 
-/* Rounding depends on the order of the terms: the order of the graph. A term that is computed again keeps its place among
- * them: those after it wait. */
+/* Rounding depends on the order of the terms: the order of the graph. A term that is computed again keeps its place
+ * among them: those after it wait. */
 static void
 order_terms (OrtrainPlannerState *self, OrtrainAccumulation *accumulation)
 {
