@@ -9,9 +9,10 @@
 
 #include <string.h>
 
-/* The segments of the forward pass as blocks of a chain (budget/ortrain-recompute-chain-private.h). The bytes of a block are
- * read from plans: for each exchange rate between bytes and work, one plan keeps all values that are live between segments,
- * and of the other values those that a minimum cut selects. Each plan gives one option for each block. */
+/* The segments of the forward pass as blocks of a chain (budget/ortrain-recompute-chain-private.h). The bytes of a
+ * block are read from plans: for each exchange rate between bytes and work, one plan keeps all values that are live
+ * between segments, and of the other values those that a minimum cut selects. Each plan gives one option for each
+ * block. */
 
 #define MAX_PLANS 10 /* of more cuts, those are planned that differ most in what they keep */
 
@@ -70,10 +71,11 @@ is_open_behind (const OrtrainBudgetSearch *search, guint value, guint segment)
 
 typedef struct
 {
-  guint64 *forward;  /* [n_segments]: most bytes of its own in the forward pass */
-  guint64 *kept;     /* [n_segments]: kept for the backward pass, or open behind it; without what is kept in any case */
-  guint64 *always;   /* [n_segments]: kept in any case */
-  guint64 *backward; /* [n_segments]: most bytes while it runs backward, without what earlier segments keep */
+  guint64 *forward;   /* [n_segments]: most bytes of its own in the forward pass */
+  guint64 *kept;      /* [n_segments]: kept for the backward pass, or open after it; without the values that are kept in
+                      * any case */
+  guint64 *always;    /* [n_segments]: kept in any case */
+  guint64 *backward;  /* [n_segments]: most bytes while it runs backward, without what earlier segments keep */
   guint64 *gradients; /* [n_segments]: that wait when it begins to run backward, and until the end */
 } Profile;
 
@@ -113,7 +115,8 @@ find_forward_value (const OrtrainBudgetSearch *search, const OrtrainValue *value
                                                                                                   : G_MAXUINT;
 }
 
-/* Whether the step computes a late gradient. It runs near the end, and reads what the loss does, which has lost the output. */
+/* Whether the step computes a late gradient. It runs near the end, and reads what the loss does, which has lost the
+ * output. */
 static gboolean
 is_late_step (const OrtrainBudgetSearch *search, const OrtrainPlanStep *step)
 {
@@ -132,8 +135,9 @@ is_late_step (const OrtrainBudgetSearch *search, const OrtrainPlanStep *step)
 #define NO_SEGMENT G_MAXUINT         /* of the whole step: parameters, constants, feeds */
 #define OF_GRADIENTS (G_MAXUINT - 1) /* computed from gradients */
 
-/* [n_values] of the plan's graph: the segment of values of the forward pass, of their copies, and of what cheap nodes of the backward
- * pass compute from them alone. A copy that was fused with another node is no copy any more, but takes memory all the same. */
+/* [n_values] of the plan's graph: the segment of values of the forward pass, of their copies, and of what cheap nodes
+ * of the backward pass compute from them alone. A copy that was fused with another node is no copy any more, but takes
+ * memory all the same. */
 static guint *
 find_value_segments (const OrtrainBudgetSearch *search, OrtrainMemoryPlan *plan)
 {
@@ -165,8 +169,8 @@ find_value_segments (const OrtrainBudgetSearch *search, OrtrainMemoryPlan *plan)
   return segments;
 }
 
-/* The last segment of which the step reads or makes something; NO_SEGMENT: none. of_values: [n_values] of the plan's graph, or
- * NULL: values of the forward pass and copies of them alone. */
+/* The last segment of which the step reads or makes something; NO_SEGMENT: none. of_values: [n_values] of the plan's
+ * graph, or NULL: values of the forward pass and copies of them alone. */
 static guint
 find_own_segment (const OrtrainBudgetSearch *search, const OrtrainPlanStep *step, const guint *of_values)
 {
@@ -187,9 +191,10 @@ find_own_segment (const OrtrainBudgetSearch *search, const OrtrainPlanStep *step
   return segment;
 }
 
-/* For each step, the segment that it belongs to: in the forward pass that of its node; in the backward pass, the last one of which
- * something is read from there on, or with leaves_early the first one of which something has been read up to there. Where steps
- * of two segments mix, the second one promises less, which may be too little; with some models it leads to better schedules. */
+/* For each step, the segment that it belongs to: in the forward pass that of its node; in the backward pass, the last
+ * one of which something is read from there on, or with leaves_early the first one of which something has been read up
+ * to there. Where steps of two segments mix, the second one promises less, which may be too little; with some models it
+ * leads to better schedules. */
 static guint *
 find_step_segments (const OrtrainBudgetSearch *search, OrtrainMemoryPlan *plan, gboolean leaves_early)
 {
@@ -299,7 +304,7 @@ profile_measure (Profile *self, const OrtrainBudgetSearch *search, const Ortrain
 
 /* ---- The chain ---- */
 
-/* What is kept whatever runs again: nodes that may not, of values that wait. */
+/* Marks the values that are kept, if they wait, whatever runs again: results of nodes that may not run again. */
 static void
 find_always (OrtrainBudgetSearch *search, OrtrainBudgetChain *self)
 {
@@ -391,7 +396,7 @@ build_chain (const OrtrainBudgetSearch *search, OrtrainBudgetChain *self, const 
                                              profile->backward[t] + always, measure_work (search, again[r], t) };
         }
       block->forward += always;
-      block->gradients += t + 1 < n ? chain->open[t + 1] : 0; /* as large as what they are gradients of */
+      block->gradients += t + 1 < n ? chain->open[t + 1] : 0; /* a gradient is as large as its value */
       for (guint r = 0; r < n_rates; r++)
         if (!is_useless (options, n_rates, r))
           {

@@ -15,7 +15,7 @@
 #define LEAST_SEGMENTS 4     /* with fewer, the forward pass is parted evenly */
 #define MAX_SEGMENTS 128     /* of more cuts, every second one or fewer is taken */
 #define MAX_OFFLOADS 12      /* parts of the forward pass whose values are offloaded one after the other */
-#define LEAST_OFFLOADED 4096 /* bytes: what is smaller saves less than its copies take */
+#define LEAST_OFFLOADED 4096 /* bytes: a smaller value saves less than its copies take */
 #define LEAST_LATE 64        /* gradients smaller than 1/64 of the arena do not wait elsewhere */
 #define LEAST_PROGRESS 1e-3  /* that a choice promises to save, of what the cheaper ones need */
 
@@ -82,7 +82,8 @@ measure_nodes (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base, const Ortrain
     }
 }
 
-/* About: a loss with gradients takes three products, and what it runs again for is the scores. A plan tells later. */
+/* An estimate: a loss with gradients takes three products, of which another run repeats only the scores. A plan tells
+ * later. */
 static void
 estimate_late_work (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base, const OrtrainProvider *provider)
 {
@@ -117,8 +118,8 @@ is_read_backward (const OrtrainValue *value, const guint8 *again)
   return FALSE;
 }
 
-/* Of the kept roots in the first `n` of `n_parts` parts of the forward pass, and the last of its values apart, those that
- * can be offloaded. Views of them are not kept: they show what was copied back. */
+/* The kept roots that can be offloaded, in the first `n` of `n_parts` parts of the forward pass, except for the last of
+ * its values. Views of them are not kept: they show the value that was copied back. */
 static gboolean *
 choose_offloaded (const OrtrainBudgetSearch *self, guint8 *run, guint n, guint n_parts)
 {
@@ -140,10 +141,10 @@ choose_offloaded (const OrtrainBudgetSearch *self, guint8 *run, guint n, guint n
 typedef struct
 {
   guint64 *kept;              /* [n_segments]: from the forward pass on */
-  guint64 *again;             /* [n_segments]: what the backward pass reads of what is computed again, or copied back */
-  guint64 *passing;           /* [n_segments]: that, and what is computed again for it */
-  gboolean *closed;           /* [n_segments]: all that is open behind it is kept */
-  guint64 away, largest_away; /* of what is offloaded */
+  guint64 *again;             /* [n_segments]: values that the backward pass reads, computed again or copied back */
+  guint64 *passing;           /* [n_segments]: those, and the values that are computed again for them */
+  gboolean *closed;           /* [n_segments]: all values that are open after it are kept */
+  guint64 away, largest_away; /* of offloaded values */
 } Weights;
 
 static gboolean
@@ -203,7 +204,7 @@ weigh_choice (const OrtrainBudgetSearch *self, OrtrainBudgetChoice *choice, Weig
     }
 }
 
-/* What is computed again of segments that are not closed waits until all of them have run again. */
+/* Values that are computed again in segments that are not closed wait until all of these segments have run again. */
 static guint64
 estimate (const OrtrainBudgetSearch *self, const OrtrainBudgetChoice *choice, const Weights *weights)
 {
@@ -354,7 +355,8 @@ ortrain_budget_search_add_offloads (OrtrainBudgetSearch *self)
     ortrain_budget_search_add_part (self, g_new0 (guint8, self->n_values + 1), 0, n, n_parts);
 }
 
-/* The inputs of a node that are not there at a position run twice, too, and what they are computed from. */
+/* If inputs of a node do not exist at a position, they run twice, too, and so do the values that they are computed
+ * from. */
 static void
 run_inputs_twice (const OrtrainBudgetSearch *self, const OrtrainNode *node, guint position, guint8 *run)
 {
@@ -418,9 +420,9 @@ compare_choices (gconstpointer a, gconstpointer b)
   return first->index < second->index ? -1 : 1;
 }
 
-/* A choice has to promise less than all that are cheaper and whose promises are made in the same way: those of a chain,
- * those of cuts, or those that a plan has shown. What is not offloaded, less than what is not, either, so that offloading
- * leaves no choice out that there would be without. */
+/* A choice has to promise less than all cheaper ones whose promises are made in the same way: by a chain, by cuts, or
+ * by a plan. A choice without offloading is only compared with others without it, so that offloading removes no choice
+ * that a search without it would have. */
 void
 ortrain_budget_search_sort (OrtrainBudgetSearch *self, guint64 promise)
 {

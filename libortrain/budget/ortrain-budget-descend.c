@@ -7,16 +7,16 @@
 
 #include <string.h>
 
-/* Improves a choice in small steps. Each step changes the run of one value that is live at the highest step of the plan, and is
- * kept if the plan gets lower. So a node may run again once for each of its readers, which neither minimum cuts nor schedules
- * of segments try. */
+/* Improves a choice in small steps. Each step changes the run of one value that is live at the highest step of the
+ * plan, and is kept if the plan gets lower. So a node may run again once for each of its readers, which neither minimum
+ * cuts nor schedules of segments try. */
 
 #define MAX_IN_VAIN 40    /* the search ends after so many plans without an improvement */
 #define LEAST_PART 64     /* values smaller than 1/64 of the peak are not tried */
 #define MAX_CANDIDATES 24 /* values that are tried for each peak */
 
-/* Plans are compared by the sum of the 64th powers of the live bytes of their steps, and not by the highest step alone: of two
- * equal peaks, only one can be lowered at a time. 64 = 2^N_SQUARES. */
+/* Plans are compared by the sum of the 64th powers of the live bytes of their steps, and not by the highest step alone:
+ * of two equal peaks, only one can be lowered at a time. 64 = 2^N_SQUARES. */
 #define N_SQUARES 6
 
 typedef struct
@@ -74,7 +74,7 @@ add_candidate (const Descent *self, GPtrArray *list, OrtrainValue *value)
     g_ptr_array_add (list, value);
 }
 
-/* The value of the graph from which a value of the plan was copied; NULL if there is none. */
+/* The value of the graph from which a value of the plan was copied, or NULL. */
 static OrtrainValue *
 find_original (const Descent *self, const OrtrainPlanValue *planned)
 {

@@ -4,11 +4,11 @@
 #include "core/ortrain-bytes.h"
 #include "plan/ortrain-memory-plan-private.h"
 
-/* Why a budget cannot be met: what is needed, where, and by what. */
+/* Why a budget cannot be met: the bytes that are needed, the step, and the values that take them. */
 
 #define MAX_NAMED 3 /* values in a message */
 
-/* Where the peak is, and what is largest there. */
+/* The step of the peak, and the largest values there. */
 static void
 append_peak (GString *text, OrtrainMemoryPlan *plan)
 {

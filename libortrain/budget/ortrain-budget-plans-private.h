@@ -8,8 +8,8 @@
 /* [n_values] of the graph: what the plan says of each, or NULL. Free it. */
 const OrtrainPlanValue **ortrain_budget_find_planned (const OrtrainGraph *graph, OrtrainMemoryPlan *plan);
 gboolean ortrain_budget_has_backward (const OrtrainMemoryPlan *plan);
-/* Whether each step of a plan computes what the step of the reference for the same node does, bit for bit: what is added
- * up by the kernels of its terms in one is so in the other. */
+/* Whether each step of a plan computes the same as the step of the reference for the same node, bit for bit: if the
+ * kernels of the terms of a sum add them up in one plan, they do so in the other. */
 gboolean ortrain_budget_has_same_arithmetic (const OrtrainMemoryPlan *plan, const OrtrainMemoryPlan *reference);
 
 /* Work of the forward and the backward pass, by the plan's own estimates. */

@@ -3,12 +3,13 @@
 
 #include "planner/ortrain-planner-private.h"
 
-/* Choices that a search found for one shape, which are tried first for later shapes. Their graphs have values of the same names,
- * and a few others where passes depend on sizes. */
+/* Choices that a search found for one shape, which are tried first for later shapes. Their graphs have values of the
+ * same names, and a few others where passes depend on sizes. */
 typedef struct _OrtrainPlanChoiceMemo OrtrainPlanChoiceMemo;
 
-/* The fate of a value, one byte: which run of its node the backward pass reads (ORTRAIN_RECOMPUTE_RUN), a bit for offloading,
- * above these bits how many readers read that run (ORTRAIN_RECOMPUTE_SPLIT), and ORTRAIN_RECOMPUTE_TWICE. */
+/* The fate of a value, one byte: which run of its node the backward pass reads (ORTRAIN_RECOMPUTE_RUN), a bit for
+ * offloading, above these bits how many readers read that run (ORTRAIN_RECOMPUTE_SPLIT), and
+ * ORTRAIN_RECOMPUTE_TWICE. */
 enum
 {
   ORTRAIN_BUDGET_FATE_RUN = 0xf7,
@@ -23,10 +24,11 @@ void ortrain_plan_choice_memo_free (OrtrainPlanChoiceMemo *self);
 /* Forgets all choices; those that are added are of this graph. searched: not looked up. */
 void ortrain_plan_choice_memo_begin (OrtrainPlanChoiceMemo *self, OrtrainGraph *graph, gboolean searched);
 void ortrain_plan_choice_memo_add_fates (OrtrainPlanChoiceMemo *self, const guint8 *fates); /* [n_values] */
-/* Transfer full: each choice, as the fates of the values of this graph, guint8 [n_values], which the caller frees. Unknown
- * values are kept. */
+/* Transfer full: each choice, as the fates of the values of this graph, guint8 [n_values], which the caller frees.
+ * Unknown values are kept. */
 GPtrArray *ortrain_plan_choice_memo_list (const OrtrainPlanChoiceMemo *self, OrtrainGraph *graph);
-/* What a plan with the choice took of the arena, of what the choice promised: in the last plan that was made with it; 0 before. */
+/* What a plan with the choice took of the arena, of what the choice promised: in the last plan that was made with it; 0
+ * before. */
 double ortrain_plan_choice_memo_get_scale (const OrtrainPlanChoiceMemo *self, guint choice);
 void ortrain_plan_choice_memo_set_scale (OrtrainPlanChoiceMemo *self, guint choice, double scale);
 guint
@@ -52,12 +54,12 @@ typedef struct
   OrtrainMemoryPlan **smallest;
 } OrtrainBudget;
 
-/* The plan of the graph at a recompute level and within a budget: of all ways to run nodes of the forward pass again in the backward pass that it
- * tries, and to offload what is kept, the one with the least work whose true peak fits. The ways, and their order, do not depend on the budget: with
- * a smaller one the peak is never larger, nor the work less. The results of a step are the same bits in all of them. Of a
- * family, those are tried first that another member has found, spread over all of them. What a search has found is kept
- * in the disk cache.
- * PLAN_ERROR_BUDGET when none fits, with what is largest. */
+/* The plan of the graph at a recompute level and within a budget. Several ways are tried to run nodes of the forward
+ * pass again in the backward pass, and to offload kept values; the result is the one with the least work whose true
+ * peak fits. The ways, and their order, do not depend on the budget: with a smaller one the peak is never larger, nor
+ * the work less. The results of a step are the same bits in all of them. In a family, ways that another member has
+ * found are tried first, spread over all of them. The result of a search is kept in the disk cache.
+ * PLAN_ERROR_BUDGET when none fits, with the largest values. */
 OrtrainMemoryPlan *ortrain_plan_within_budget (OrtrainGraph *graph, const OrtrainPlanRequest *request,
                                                const OrtrainBudget *budget, GError **error);
 

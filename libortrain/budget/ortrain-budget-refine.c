@@ -8,12 +8,13 @@
 
 #include <string.h>
 
-/* Where plans take little time, choices are planned before they are compared, and not only judged by what they promise; and
- * around those of which no other needs less memory and less work, some more are made, of which single values have another run:
- * what minimum cuts for whole segments leave out. All of it hangs on the graph alone, and not on the budget. */
+/* Where plans take little time, choices are planned before they are compared, and not only judged by what they promise;
+ * and around those of which no other needs less memory and less work, some more are made, of which single values have
+ * another run: what minimum cuts for whole segments leave out. All of it hangs on the graph alone, and not on the
+ * budget. */
 
 #define MAX_PLANNED 12000 /* nodes of all plans together */
-#define LEAST_PLANS 100   /* with fewer, too little of what is near can be tried */
+#define LEAST_PLANS 100   /* with fewer, too few choices nearby can be tried */
 #define MAX_PLANS 500
 #define N_DESCENTS 12   /* number of choices that are lowered at their peaks */
 #define EACH_DESCENT 25 /* number of plans for each of them */
@@ -34,7 +35,7 @@ typedef struct
   OrtrainMemoryPlan *base;
   const OrtrainPlanRequest *request;
   const OrtrainBudget *budget;
-  GHashTable *seen; /* of GBytes: what has been planned, or is of no use */
+  GHashTable *seen; /* of GBytes: choices that have been planned, or are of no use */
   GPtrArray *front; /* of Point: no other needs less of both */
   double base_work;
   guint n_left;  /* plans */
@@ -144,8 +145,8 @@ try_runs (Refinement *self, const guint8 *run, GError **error)
 typedef enum
 {
   WITH_NOTHING,
-  WITH_UNDECIDED, /* what it needs, and nothing has been decided about */
-  WITH_INPUTS,    /* what it is computed from in any case, and what that needs */
+  WITH_UNDECIDED, /* the values that it needs, if nothing has been decided about them */
+  WITH_INPUTS,    /* its inputs in any case, and the undecided values that they need */
   N_WITHS,
 } With;
 
@@ -165,7 +166,7 @@ run_inputs_again (Refinement *self, const OrtrainNode *node, guint8 *run, guint 
     }
 }
 
-/* The choice with another run of one value: with what that is computed from as it is, or computed again together with it. */
+/* The choice with another run of one value: its inputs stay as they are, or are computed again together with it. */
 static gboolean
 try_value (Refinement *self, const guint8 *from, const OrtrainValue *value, guint of, guint split, const guint8 *again,
            GError **error)
@@ -229,7 +230,8 @@ compare_points (gconstpointer a, gconstpointer b)
   return first->work < second->work ? -1 : first->work > second->work ? 1 : 0;
 }
 
-/* The cheapest point of the front that has not been expanded, or the one that needs the fewest bytes; NULL if there is none. */
+/* The cheapest point of the front that has not been expanded, or the one that needs the fewest bytes; NULL: all have
+ * been expanded. */
 static Point *
 find_next (Refinement *self, gboolean cheapest)
 {
@@ -243,7 +245,8 @@ find_next (Refinement *self, gboolean cheapest)
   return NULL;
 }
 
-/* Lowers some choices at their peaks. They need far fewer bytes than the others, and the refinement then finds cheaper ones near them. */
+/* Lowers some choices at their peaks. They need far fewer bytes than the others, and the refinement then finds cheaper
+ * ones near them. */
 static gboolean
 add_lowered (Refinement *self, guint n_choices, GError **error)
 {

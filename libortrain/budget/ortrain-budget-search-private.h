@@ -12,11 +12,11 @@ typedef struct _OrtrainBudgetChain OrtrainBudgetChain;
 /* Parts of the forward pass whose values are offloaded one after the other, where nodes run again. */
 #define ORTRAIN_BUDGET_FEW_OFFLOADS 3
 
-/* What runs again and what is offloaded, and what that promises. */
+/* The nodes that run again, the values that are offloaded, and the promise of this choice. */
 typedef struct
 {
   guint8 *run;          /* [n_values]: see ortrain_recompute_apply () */
-  gboolean *offloaded;  /* [n_values]: of what is kept, roots which leave the memory of a step */
+  gboolean *offloaded;  /* [n_values]: kept roots which leave the memory of a step */
   gboolean offloads;    /* whether there are any */
   double work;          /* of what runs again, and of copies, in bytes moved */
   guint64 live;         /* bytes that are live between the forward and the backward pass: no plan needs less */
@@ -58,29 +58,30 @@ void ortrain_budget_search_clear (OrtrainBudgetSearch *self);
 
 /* run, offloaded: taken. promise: of the arena if nothing were offloaded, or 0: not known. */
 void ortrain_budget_search_add (OrtrainBudgetSearch *self, guint8 *run, gboolean *offloaded, guint64 promise);
-/* The node of the value runs a second time in the forward pass, or not any more (ORTRAIN_RECOMPUTE_TWICE). with_inputs: together
- * with what is not there any more then. FALSE, with nothing changed: the value has no two readers there, or may not run again. */
+/* The node of the value runs a second time in the forward pass, or not any more (ORTRAIN_RECOMPUTE_TWICE). with_inputs:
+ * together with its inputs that do not exist any more then. FALSE, with nothing changed: the value has no two readers
+ * there, or may not run again. */
 gboolean ortrain_budget_search_toggle_twice (const OrtrainBudgetSearch *self, const OrtrainValue *value,
                                              gboolean with_inputs, guint8 *run);
-/* Adds a choice of another search. fates: from ortrain_plan_choice_memo_list (), transfer full. Values that cannot be recomputed here
- * are kept. */
+/* Adds a choice of another search. fates: from ortrain_plan_choice_memo_list (), transfer full. Values that cannot be
+ * recomputed here are kept. */
 void ortrain_budget_search_add_fates (OrtrainBudgetSearch *self, guint8 *fates);
-/* The same with what is kept in the first `n` of `n_parts` parts of the forward pass offloaded, where it can be. */
+/* The same; kept values of the first `n` of `n_parts` parts of the forward pass are offloaded, where they can be. */
 void ortrain_budget_search_add_part (OrtrainBudgetSearch *self, guint8 *run, guint64 promise, guint n, guint n_parts);
 
 /* ---- Families of choices ---- */
 
 /* Nothing runs again but views; values are offloaded. */
 void ortrain_budget_search_add_offloads (OrtrainBudgetSearch *self);
-/* What is open at boundaries is kept, and of all else what a minimum cut says: for boundaries at every cut, every second
- * and so on, and where layers begin, and for all exchange rates between bytes and work. */
+/* Values that are open at boundaries are kept, and all others as a minimum cut says: for boundaries at every cut, every
+ * second and so on, and where layers begin, and for all exchange rates between bytes and work. */
 void ortrain_budget_search_add_cuts (OrtrainBudgetSearch *self);
 /* Nothing runs again: only the order of the steps is another one. base: the plan in the first order. */
 void ortrain_budget_search_add_order (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base);
 /* What the recompute levels do. base: the plan without any. */
 void ortrain_budget_search_add_levels (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base);
-/* The kept sets of minimum cuts with a boundary ([n_values]), from rates at which next to nothing runs again on, without
- * repetitions. Of gboolean [n_values]. */
+/* The kept sets of minimum cuts with a boundary ([n_values]), from rates at which next to nothing runs again on,
+ * without repetitions. Of gboolean [n_values]. */
 GPtrArray *ortrain_budget_search_list_cuts (OrtrainBudgetSearch *self, const gboolean *boundary);
 /* Plans take little time. */
 gboolean ortrain_budget_is_small (const OrtrainGraph *graph);
@@ -88,8 +89,8 @@ gboolean ortrain_budget_is_small (const OrtrainGraph *graph);
  * need. After all others have been added. */
 gboolean ortrain_budget_search_refine (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base,
                                        const OrtrainPlanRequest *request, const OrtrainBudget *budget, GError **error);
-/* Starts from these runs ([n_values]) and adds choices, each of which needs less memory than the one before. Ends when a plan
- * needs no more than `enough` bytes of the arena, or after n_plans plans. The choices are measured. */
+/* Starts from these runs ([n_values]) and adds choices, each of which needs less memory than the one before. Ends when
+ * a plan needs no more than `enough` bytes of the arena, or after n_plans plans. The choices are measured. */
 gboolean ortrain_budget_search_descend (OrtrainBudgetSearch *self, const guint8 *run, guint n_plans, gsize enough,
                                         OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
                                         const OrtrainBudget *budget, GError **error);
@@ -100,8 +101,8 @@ void ortrain_budget_search_sort (OrtrainBudgetSearch *self, guint64 promise_of_b
 
 /* ---- The forward pass as a chain of segments: budget/ortrain-budget-chain.c ---- */
 
-/* Plans some choices that keep what is open between all segments, to know what each segment takes; fills search->chains, or
- * leaves it empty where no such plan has the results of the base to the bit. FALSE: error. */
+/* Plans some choices that keep all values that are open between segments, to know how much each segment takes; fills
+ * search->chains, or leaves it empty if no such plan has the results of the base to the bit. FALSE: error. */
 gboolean ortrain_budget_chain_measure (OrtrainBudgetSearch *search, OrtrainMemoryPlan *base,
                                        const OrtrainPlanRequest *request, const OrtrainBudget *budget, GError **error);
 void ortrain_budget_chain_free (OrtrainBudgetChain *self);

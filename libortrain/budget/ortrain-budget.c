@@ -11,12 +11,13 @@
 
 #include <string.h>
 
-/* How the search goes. The forward pass is a chain of segments. A choice says of each value in which run of its node the
- * backward pass reads it. Choices come from minimum cuts (budget/ortrain-budget-choices.c), from dynamic programming over the
- * chain (budget/ortrain-budget-chain.c), and from the recompute levels; where values may be offloaded, each of them once more
- * with some of what is kept copied out and back, at the price of these copies. The list is sorted by work; what promises no
- * less memory than a choice with less work is dropped. The first whose plan fits is taken. If none fits, the choice that needs the
- * fewest bytes is lowered at its peaks (budget/ortrain-budget-descend.c). */
+/* How the search goes. The forward pass is a chain of segments. A choice says of each value in which run of its node
+ * the backward pass reads it. Choices come from minimum cuts (budget/ortrain-budget-choices.c), from dynamic
+ * programming over the chain (budget/ortrain-budget-chain.c), and from the recompute levels; where values may be
+ * offloaded, each of them once more with some of the kept values copied out and back, at the price of these copies. The
+ * list is sorted by work; a choice that promises no less memory than one with less work is dropped. The first whose
+ * plan fits is taken. If none fits, the choice that needs the fewest bytes is lowered at its peaks
+ * (budget/ortrain-budget-descend.c). */
 
 #define MAX_KNOWN 12 /* choices that a family keeps: few, as those that do not fit cost time */
 
@@ -29,8 +30,8 @@ typedef struct
   guint64 least;           /* bytes that a plan was seen to need */
 } Search;
 
-/* The last, with which the least is kept, is one of them. None of what is promised roughly: what a choice takes with other shapes
- * is judged by its promise. */
+/* Stores some choices in the family, the last one, with the fewest kept bytes, among them. Choices with a rough promise
+ * are left out: with other shapes, the bytes of a choice are judged by its promise. */
 static void
 keep_choices (const GPtrArray *all, OrtrainGraph *graph, OrtrainPlanChoiceMemo *family)
 {
@@ -69,10 +70,10 @@ plan_choice (OrtrainGraph *graph, const OrtrainBudgetChoice *choice, gboolean ov
 #define MAX_TRIED_LAST 12     /* choices that promise to need least, which are planned for a refusal's message */
 #define MAX_TRIED_OF_FAMILY 3 /* choices of another shape that are planned where any plan will do */
 #define LEAST_PROMISED 0.75   /* a plan may need this part of what its choice promises */
-#define LEAST_OFFLOADED 0.5   /* the same where values are offloaded: what passes through is a guess */
+#define LEAST_OFFLOADED 0.5   /* the same where values are offloaded: the bytes that pass through are a guess */
 
-/* With a shape, what a choice takes changes by less than that, of what it promises: a choice that is passed over for being
- * too large would be, so that less budget does not find one that takes more. */
+/* With a shape, what a choice takes changes by less than that, of what it promises: a choice that is passed over for
+ * being too large would be, so that less budget does not find one that takes more. */
 #define LIKELY 0.98
 
 /* Whether a plan of the choice may fit, as those of other members of the family turned out. */
@@ -85,15 +86,16 @@ is_promising (const OrtrainBudgetChoice *choice, const OrtrainPlanChoiceMemo *fa
   return (double) persistent + arena <= (double) budget;
 }
 
-/* Plans a choice, and notes whether it needs least of all so far. found: the plan, if it fits. FALSE with an error that is
- * none of the budget. */
+/* Plans a choice, and notes whether it needs least of all so far. found: the plan, if it fits. FALSE: an error other
+ * than that of the budget. */
 static gboolean
 try_choice (Search *self, OrtrainBudgetChoice *choice, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
             OrtrainMemoryPlan *base, OrtrainPlanChoiceMemo *family, OrtrainMemoryPlan **found, GError **error)
 {
   const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (base);
   const gsize left = budget->bytes > persistent ? (gsize) (budget->bytes - persistent) : 1;
-  /* copies beside computing take no time, but their places for longer; where the device is the host, there is no beside */
+  /* copies that run while the device computes take no time, but hold their places for longer; if the device is the
+   * host, nothing overlaps */
   const gboolean beside = choice->offloads && !request->provider->klass->reads_host;
   for (guint way = beside ? 0 : 1; way < 2 && *found == NULL; way++)
     {
@@ -127,8 +129,8 @@ try_choice (Search *self, OrtrainBudgetChoice *choice, const OrtrainPlanRequest 
   return TRUE;
 }
 
-/* The choices in the order in which they are tried: by work, or where any will do, those first that promise to need least; what is
- * promised roughly comes last. */
+/* The order in which choices are tried where any will do: those first that promise to need least, and rough promises
+ * last. Otherwise they are tried by work. */
 static gint
 compare_promises (gconstpointer a, gconstpointer b)
 {
@@ -141,9 +143,9 @@ compare_promises (gconstpointer a, gconstpointer b)
   return first->work < second->work ? -1 : first->work > second->work ? 1 : 0;
 }
 
-/* The first that fits. FALSE with an error that is none of the budget. n_last: where none does, so many of those that
- * promise to need least are planned for the message. smallest: replaced where a plan needs less. family: that the choices are of, or
- * NULL: those that are likely to fit come first, since each plan takes its time. */
+/* Finds the first that fits. FALSE: an error other than that of the budget. n_last: if none fits, so many of those that
+ * promise to need least are planned for the message. smallest: replaced where a plan needs less. family: that the
+ * choices are of, or NULL: those that are likely to fit come first, since each plan takes its time. */
 static gboolean
 try_choices (Search *self, const OrtrainPlanRequest *request, const OrtrainBudget *budget, OrtrainMemoryPlan *base,
              OrtrainPlanChoiceMemo *family, guint n_last, OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found,
@@ -199,8 +201,8 @@ try_choices (Search *self, const OrtrainPlanRequest *request, const OrtrainBudge
   return TRUE;
 }
 
-/* If no choice fits: lowers the best of the choices with the smallest promises at its peaks, and tries the results. All of those
- * choices have been planned, so that the result does not depend on the budget. */
+/* If no choice fits: lowers the best of the choices with the smallest promises at its peaks, and tries the results. All
+ * of those choices have been planned, so that the result does not depend on the budget. */
 static gboolean
 descend (Search *self, GPtrArray *choices, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
          OrtrainMemoryPlan *base, OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found, GError **error)
@@ -228,7 +230,8 @@ descend (Search *self, GPtrArray *choices, const OrtrainPlanRequest *request, co
 
 /* ---- What an earlier search found ---- */
 
-/* FALSE: there is no answer, or it is not what the search would find. TRUE with found NULL: that there is none. */
+/* FALSE: there is no answer, or it is not the result that the search would find. TRUE with found NULL: the answer is
+ * that no plan fits. */
 static gboolean
 restore (OrtrainBudgetSearch *search, GBytes *key, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
          OrtrainMemoryPlan *base, OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found)
@@ -265,7 +268,7 @@ restore (OrtrainBudgetSearch *search, GBytes *key, const OrtrainPlanRequest *req
   return TRUE;
 }
 
-/* plan: what was found, or else needs least. */
+/* plan: the one that was found, or else the one that needs least. */
 static void
 keep_answer (const Search *self, GBytes *key, const OrtrainBudget *budget, OrtrainMemoryPlan *plan)
 {
@@ -287,8 +290,8 @@ keep_answer (const Search *self, GBytes *key, const OrtrainBudget *budget, Ortra
   ortrain_plan_cache_entry_store (&answer, key, n_values);
 }
 
-/* found: the cheapest plan that fits, or else NULL. smallest: replaced where a plan needs less. FALSE with an error that is none of
- * the budget. */
+/* found: the cheapest plan that fits, or else NULL. smallest: replaced where a plan needs less. FALSE: an error other
+ * than that of the budget. */
 static gboolean
 search_choices (OrtrainGraph *graph, OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
                 const OrtrainBudget *budget, OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found, GError **error)
@@ -378,7 +381,8 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
   gboolean ok = search_choices (graph, base, request, budget, &smallest, &found, error);
   if (ok && found == NULL && budget->offloads)
     {
-      /* offloading must not refuse what is met without it: the limits of a search count offloaded choices too */
+      /* offloading must not refuse a budget that is met without it: the limits of a search count offloaded choices
+       * too */
       OrtrainBudget without_offloads = *budget;
       without_offloads.offloads = FALSE;
       ok = search_choices (graph, base, request, &without_offloads, &smallest, &found, error);

@@ -11,7 +11,7 @@
 typedef struct
 {
   gboolean refused;                         /* nothing fits: the choice is the one that needs least */
-  gboolean overlaps;                        /* copies beside computing */
+  gboolean overlaps;                        /* copies run while the device computes */
   guint8 *choice;                           /* [n_values]: fates; NULL: the graph as it is needs least */
   GPtrArray *known;                         /* of the same, for the family */
   guint8 digest[ORTRAIN_PLAN_DIGEST_BYTES]; /* of the plan */
@@ -23,7 +23,7 @@ GBytes *ortrain_plan_cache_entry_make_key (OrtrainGraph *graph, const OrtrainMem
 /* All of the tables, offsets included. */
 void ortrain_memory_plan_compute_digest (const OrtrainMemoryPlan *plan, guint8 *digest);
 
-/* NULL: there is none. Callers verify the plan that it gives. */
+/* NULL: no entry. Callers verify the plan that it gives. */
 OrtrainPlanCacheEntry *ortrain_plan_cache_entry_lookup (GBytes *key, guint n_values);
 void ortrain_plan_cache_entry_store (const OrtrainPlanCacheEntry *self, GBytes *key, guint n_values);
 void ortrain_plan_cache_entry_free (OrtrainPlanCacheEntry *self);

@@ -138,7 +138,7 @@ put_attribute (Sink *to, const OrtrainAttribute *attribute)
     }
 }
 
-/* Of values that a branch captures, the name: they are of another graph. */
+/* The id of each value; for values that a branch captures, which are of another graph, the name. */
 static void
 put_operands (Sink *to, const OrtrainGraph *graph, const GPtrArray *values)
 {

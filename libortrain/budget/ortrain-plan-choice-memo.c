@@ -6,7 +6,7 @@ struct _OrtrainPlanChoiceMemo
   GHashTable *values; /* name → index in a choice */
   guint n_searches;
   GPtrArray *choices; /* of guint8 *: the fate of each value */
-  GArray *scales;     /* of double, beside the choices */
+  GArray *scales;     /* of double, parallel to the choices */
 };
 
 OrtrainPlanChoiceMemo *

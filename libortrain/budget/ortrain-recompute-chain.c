@@ -3,13 +3,15 @@
 
 #include <string.h>
 
-/* Dynamic programming over stretches of blocks [i, j) and limits of memory, beside what is open at boundary i, as for
- * heterogeneous chains with persistent checkpoints (Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova, "Optimal checkpointing
- * for heterogeneous chains", 2019). A stretch runs in one of two ways:
+/* Dynamic programming over stretches of blocks [i, j) and limits of memory, which do not include the values that are
+ * open at boundary i. The method is that for heterogeneous chains with persistent checkpoints (Beaumont,
+ * Eyraud-Dubois, Herrmann, Joly, Shilova, "Optimal checkpointing for heterogeneous chains", 2019). A stretch runs in
+ * one of two ways:
  *
- *   keep:  block i keeps one of its options; the stretch [i + 1, j) runs with what is left; then block i runs backward.
- *   split: blocks i to m - 1 keep nothing but what is open at m; the stretch [m, j) runs with what is left; then the
- *          stretch [i, m) does, its blocks running forward again.
+ *   keep:  block i keeps one of its options; the stretch [i + 1, j) runs with the rest of the limit; then block i runs
+ *          backward.
+ *   split: blocks i to m - 1 keep nothing but the values that are open at m; the stretch [m, j) runs with the rest of
+ *          the limit; then the stretch [i, m) does, its blocks running forward again.
  *
  * Bytes are rounded up to units, so that a peak is never higher than promised. */
 
@@ -36,7 +38,7 @@ typedef struct
   guint16 *decision; /* of the same */
 } Solver;
 
-/* Of [i, j) within a limit: stretches of the same begin and end stand beside each other. */
+/* The index of [i, j) within a limit: stretches of the same begin and end are adjacent. */
 static inline gsize
 cell (const Solver *self, guint i, guint j, guint limit)
 {
@@ -135,8 +137,8 @@ solver_clear (Solver *self)
   g_free (self->decision);
 }
 
-/* Takes a way to run [i, j) for all limits from `least` on, of which `rest` is the work of what then runs within the limit
- * less `less`, and `later` that of what runs within the limit; or NULL. */
+/* Takes a way to run [i, j) for all limits from `least` on, of which `rest` is the work of what then runs within the
+ * limit less `less`, and `later` that of what runs within the limit; or NULL. */
 static void
 offer (Solver *self, guint i, guint j, guint least, guint less, const float *rest, const float *later, double own,
        guint decision)

@@ -4,8 +4,9 @@
 #include "budget/ortrain-budget-private.h"
 #include "recompute/ortrain-recompute-candidates-private.h"
 
-/* The values that a user wants to be computed again, by name: chosen on the training graph, and applied to each plan after
- * all passes. So exactly the nodes that ran, with everything that passes merged into them, run again: with the same bits. */
+/* The values that a user wants to be computed again, by name: chosen on the training graph, and applied to each plan
+ * after all passes. So exactly the nodes that ran, with everything that passes merged into them, run again: with the
+ * same bits. */
 typedef struct
 {
   char *cluster;    /* with its strategy: "Gelu+:1" */
@@ -16,8 +17,8 @@ typedef struct
 /* Makes the choices from the strategies that were chosen for candidates. */
 GPtrArray *ortrain_recompute_choices_new (const OrtrainRecomputeCandidates *candidates);
 
-/* Replaces graph and plan by those with all choices. Where that takes more memory, clusters are tried one after the other, and
- * only those that do not take more are applied; the plan names the others. */
+/* Replaces graph and plan by those with all choices. Where that takes more memory, clusters are tried one after the
+ * other, and only those that do not take more are applied; the plan names the others. */
 gboolean ortrain_recompute_choices_take (const GPtrArray *self, OrtrainGraph **graph, OrtrainMemoryPlan **plan,
                                          const OrtrainPlanRequest *request, const OrtrainBudget *budget,
                                          GError **error);

@@ -59,8 +59,8 @@ mark (OrtrainGraph *graph, const GPtrArray *names, gboolean *kept, gboolean keep
     }
 }
 
-/* Which values are kept if the choices of the taken clusters are applied: [n_values]. A value that a pass has merged with
- * others has no name any more, and is not kept in any case. taken: set of clusters */
+/* Which values are kept if the choices of the taken clusters are applied: [n_values]. A value that a pass has merged
+ * with others has no name any more, and is not kept in any case. taken: set of clusters */
 static gboolean *
 find_kept (const GPtrArray *self, OrtrainGraph *graph, GHashTable *taken)
 {
@@ -82,7 +82,8 @@ find_kept (const GPtrArray *self, OrtrainGraph *graph, GHashTable *taken)
   return kept;
 }
 
-/* The plan with these clusters, if it has the same bits as base and takes no more than `most`; otherwise *plan is NULL. */
+/* The plan with these clusters, if it has the same bits as base and takes no more than `most`; otherwise *plan is
+ * NULL. */
 static gboolean
 try_clusters (const GPtrArray *self, OrtrainGraph *graph, GHashTable *taken, OrtrainMemoryPlan *base, guint64 most,
               const OrtrainPlanRequest *request, const OrtrainBudget *budget, OrtrainGraph **changed,

@@ -7,8 +7,8 @@
 /**
  * OrtrainRecomputeCluster:
  *
- * What the backward pass can compute again instead of keeping it: nodes of the same operators, wherever they stand in
- * the model, and what is saved with them. [method@TrainingSession.get_recompute_clusters] lists them.
+ * Nodes of the same operators, anywhere in the model, that the backward pass can run again instead of keeping their
+ * results, and the bytes that are saved with them. [method@TrainingSession.get_recompute_clusters] lists them.
  *
  * ```python
  * for cluster in session.get_recompute_clusters():
@@ -17,8 +17,8 @@
  * options = Ortrain.TrainingOptions(memory_opt_config="Gelu+:1:2")   # the first two, once a model has them
  * ```
  *
- * The saving is that of what is kept otherwise, over all occurrences. It is an upper bound for what the peak of the plan
- * falls by: at the peak, some of it may not be there anyhow.
+ * The saving is that of the values that are kept otherwise, over all occurrences. It is an upper bound for what the
+ * peak of the plan falls by: at the peak, some of it may not be there anyhow.
  *
  * A cluster is immutable, and any thread may use it.
  */
@@ -114,8 +114,8 @@ ortrain_recompute_cluster_class_init (OrtrainRecomputeClusterClass *klass)
   /**
    * OrtrainRecomputeCluster:id: (getter get_id)
    *
-   * The operators that run again, in topological order, each followed by `+`, such as `Gelu+`. Clusters that share memory
-   * are joined by commas. Read-only.
+   * The operators that run again, in topological order, each followed by `+`, such as `Gelu+`. Clusters that share
+   * memory are joined by commas. Read-only.
    */
   properties[PROP_ID] = g_param_spec_string ("id", NULL, NULL, "", flags);
   /**
@@ -141,8 +141,8 @@ ortrain_recompute_cluster_class_init (OrtrainRecomputeClusterClass *klass)
   /**
    * OrtrainRecomputeCluster:saving: (getter get_saving)
    *
-   * The bytes that all occurrences together save, as an expression over the named dimensions of the model that holds for
-   * every size, such as `20480*batch*(seq - 1)`; powers are written `**`. Read-only.
+   * The bytes that all occurrences together save, as an expression over the named dimensions of the model that holds
+   * for every size, such as `20480*batch*(seq - 1)`; powers are written `**`. Read-only.
    */
   properties[PROP_SAVING] = g_param_spec_string ("saving", NULL, NULL, "0", flags);
   /**
@@ -228,7 +228,7 @@ ortrain_recompute_cluster_new_with_sizes (OrtrainRecomputeCluster *cluster, GHas
   return self;
 }
 
-/* ---- what it is ---- */
+/* ---- getters ---- */
 
 /**
  * ortrain_recompute_cluster_get_id: (get-property id)

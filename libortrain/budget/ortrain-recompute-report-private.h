@@ -5,14 +5,14 @@
 #include "graph/ortrain-graph-private.h"
 #include "plan/ortrain-plan-tables-private.h"
 
-/* Recompute as a user asks for it: by plans, on a training graph whose shapes may be symbolic; and what a level has done
- * of it, which is decided when shapes are numbers (budget/ortrain-budget-private.h). */
+/* Recompute as a user asks for it: by plans, on a training graph whose shapes may be symbolic; and what a level has
+ * done of it, which is decided when shapes are numbers (budget/ortrain-budget-private.h). */
 
-/* What can be computed again, and what is. Immutable. */
+/* The clusters that can be computed again, and those that are. Immutable. */
 typedef struct
 {
   guint level;
-  char *config;             /* what was asked for; NULL: nothing */
+  char *config;             /* the configuration that was asked for; NULL: nothing */
   gboolean planned;         /* there is a plan, for which a level above 0 has decided */
   guint n_layers;           /* of that; 0: none were found */
   guint n_recomputed;       /* values that are computed again */
@@ -30,11 +30,11 @@ typedef struct
   char *outputs[3];              /* "[batch, seq, 768], 4 bytes each, 100% saved" … joined by line breaks */
 } OrtrainRecomputeOpportunity;
 
-/* Chooses what the plans name. The graph is not changed: `choices` are applied to each plan. config: plans, or the path of a
- * file with some. SESSION_ERROR_OPTION. */
+/* Chooses what the plans name. The graph is not changed: `choices` are applied to each plan. config: plans, or the path
+ * of a file with some. SESSION_ERROR_OPTION. */
 OrtrainRecomputeReport *ortrain_recompute_run (OrtrainGraph *graph, const char *config, GError **error);
-/* What could be computed again, and what of it is, at a level above 0, in a plan of the graph, or NULL before there is one.
- * The graph is not changed. */
+/* The clusters that could be computed again, and which of them are, at a level above 0, in a plan of the graph, or NULL
+ * before there is one. The graph is not changed. */
 OrtrainRecomputeReport *ortrain_recompute_list (OrtrainGraph *graph, guint level, OrtrainMemoryPlan *plan);
 
 OrtrainRecomputeReport *ortrain_recompute_report_ref (OrtrainRecomputeReport *self);

@@ -25,9 +25,9 @@ ortrain_recompute_sizes_set (GHashTable *sizes, const char *symbol, gint64 size)
   g_hash_table_replace (sizes, g_strdup (symbol), g_memdup2 (&size, sizeof size));
 }
 
-/* ---- what is saved ---- */
+/* ---- savings ---- */
 
-/* A sum of products, as they stand in the shapes: coefficient times "batch*(seq - 1)". */
+/* A sum of products, as in the shapes: coefficient times "batch*(seq - 1)". */
 typedef struct
 {
   OrtrainDimSpace *space;
@@ -147,7 +147,7 @@ compare_texts (gconstpointer a, gconstpointer b)
   return g_strcmp0 (*(const char *const *) a, *(const char *const *) b);
 }
 
-/* Of a group: the strategy of each of its candidates where the group goes by `strategy`, NONE: it cannot. */
+/* The strategy of each candidate of a group if the group goes by `strategy`; NONE: it cannot. */
 static OrtrainRecomputeStrategy
 get_strategy (const OrtrainRecomputeCandidate *candidate, OrtrainRecomputeStrategy strategy)
 {
@@ -329,7 +329,7 @@ opportunity_free (gpointer data)
   g_free (self);
 }
 
-/* How much of an output is saved: all, but for what a cast is computed from. */
+/* How much of an output is saved: all of it, except for the input of a cast. */
 static gint
 get_percent (const OrtrainRecomputeOption *way, const OrtrainValue *output)
 {
@@ -517,7 +517,7 @@ analyze (OrtrainGraph *graph, OrtrainRecomputeReport *report, const GArray *requ
   const guint n_values = graph->values->len;
   g_autofree gint64 *bytes = ortrain_recompute_probe_bytes (graph);
   g_autofree gboolean *cheap = g_new (gboolean, n_values + 1), *automatic = g_new (gboolean, n_values + 1);
-  graph->recompute_group_size = 1; /* a cluster runs again of what is kept next to it */
+  graph->recompute_group_size = 1; /* a cluster runs again from values that are kept next to it */
   ortrain_recompute_cut_cheap (graph, bytes, 0, cheap);
   for (guint v = 0; v < n_values; v++)
     automatic[v] = !cheap[v];

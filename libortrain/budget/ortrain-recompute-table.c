@@ -100,7 +100,7 @@ append_row (GString *out, const char *const *cells, const gsize *widths)
   g_string_append_c (out, '\n');
 }
 
-#define WIDEST 60 /* columns that are longer move those behind */
+#define WIDEST 60 /* longer columns move those after them */
 
 static void
 append_summary (GString *out, GPtrArray *clusters)
