@@ -3,8 +3,9 @@
 #include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-passes-private.h"
 
-/* What an operand turned out to be when shapes were numbers: a matrix of indices in which only the difference of row
- * and column counts becomes a vector, and a mask that lets everything through goes away. Runs on the static graph. */
+/* Operands that became known when shapes became numbers get smaller: a matrix of indices in which only the difference
+ * of row and column counts becomes a vector, and a mask that lets everything through goes away. Runs on the static
+ * graph. */
 
 static gboolean
 is_constant (const OrtrainValue *value)

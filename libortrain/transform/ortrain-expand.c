@@ -3,7 +3,7 @@
 
 #include "ops/decompositions/ortrain-body-private.h"
 
-/* What ran one of these nodes again computes something by itself now. */
+/* Nodes that ran one of the expanded nodes again do not count as copies any more. */
 static void
 forget_recomputed (OrtrainGraph *graph, GHashTable *expanded)
 {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* What the patterns of attention are recognized by. */
+/* Helpers that recognize the patterns of attention. */
 
 /* A scalar that is not trained. */
 static inline gboolean
@@ -82,7 +82,7 @@ ortrain_pattern_same_dims (const OrtrainValue *a, guint first, const OrtrainValu
   return TRUE;
 }
 
-/* What drops probabilities; training is NULL where nothing does. */
+/* The dropout of probabilities; training is NULL if there is no dropout. */
 typedef struct
 {
   OrtrainValue *ratio, *training;

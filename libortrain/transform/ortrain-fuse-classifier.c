@@ -47,7 +47,7 @@ get_last_dim (const OrtrainValue *value)
   return value->rank > 0 ? value->dims[value->rank - 1].value : 1;
 }
 
-/* What a value was before views gave it another shape. */
+/* The value before views gave it another shape. */
 static OrtrainValue *
 find_origin (OrtrainValue *value)
 {
@@ -460,6 +460,6 @@ ortrain_fuse_classifier (OrtrainGraph *graph, const OrtrainProvider *provider, G
       any = fuse (&classifier, provider) || any;
     }
   if (any)
-    ortrain_graph_remove_dead (graph); /* scores and what computed them */
+    ortrain_graph_remove_dead (graph); /* scores and the nodes that computed them */
   return ortrain_graph_sort (graph, error);
 }

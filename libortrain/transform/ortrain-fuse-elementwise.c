@@ -351,7 +351,7 @@ write_group (Fusion *fusion, const GArray *members, GHashTable *replaced, GError
   return ortrain_ops_infer_node (fused, error);
 }
 
-/* What a node runs again, in the graph as it was: node → node */
+/* The node that each node runs again, in the graph as it was: node → node */
 static GHashTable *
 note_recomputed (OrtrainGraph *graph)
 {
@@ -392,8 +392,8 @@ restore_recomputed (GHashTable *recomputed, GHashTable *replaced)
     }
 }
 
-/* An operator that broadcasts by itself need not be handed what Expand wrote out, if its other operands have the whole
- * shape already. */
+/* An operator that broadcasts by itself need not read the result of Expand, if its other operands have the whole shape
+ * already. */
 static void
 bypass_expand (OrtrainNode *node)
 {

@@ -80,7 +80,7 @@ has_kernel (const OrtrainProvider *provider, const Layer *layer, const char *op_
                                        layer->gelu != NULL ? 2 : 1) != NULL;
 }
 
-/* What ran one of these nodes again computes something by itself now. */
+/* Nodes that ran one of the replaced nodes again do not count as copies any more. */
 static void
 forget_recomputed (OrtrainGraph *graph, GHashTable *replaced)
 {

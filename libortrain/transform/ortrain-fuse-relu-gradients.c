@@ -31,7 +31,7 @@ skip_cast (OrtrainValue *value, gboolean widens)
 }
 
 /* The node that computes y = (x - mean)·factor + bias of the statistics that the gradient reads, and nothing else, if
- * it is what Relu is computed of. */
+ * its result is the input of Relu. */
 static OrtrainNode *
 find_normalization (OrtrainNode *gradient, OrtrainValue *y)
 {

@@ -52,7 +52,7 @@ has_kernel (const OrtrainProvider *provider, OrtrainNode *node, const char *op_t
                                        n_outputs) != NULL;
 }
 
-/* Output `index` of the node becomes what output 0 of `other` was, which goes away. */
+/* Output `index` of the node takes the place of output 0 of `other`, which goes away. */
 static void
 take_over (OrtrainNode *node, guint index, OrtrainNode *other)
 {
@@ -74,7 +74,7 @@ become (OrtrainNode *node, const char *op_type)
   node->op = ortrain_ops_lookup (node->domain, node->op_type);
 }
 
-/* y = norm (a + b): the sum is input 3 and output 3 of what it becomes. */
+/* y = norm (a + b): the sum is input 3 and output 3 of the fused node. */
 static void
 fuse_sum_before (OrtrainNode *node, const OrtrainProvider *provider)
 {

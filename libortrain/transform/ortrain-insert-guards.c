@@ -31,7 +31,7 @@ has_kernel (const OrtrainProvider *provider, const OrtrainNode *node)
                                        operands[1], node->outputs->len) != NULL;
 }
 
-/* What reads a value reads `looked_at` instead, but for `guard`, and `except` or NULL. */
+/* All readers of a value read `looked_at` instead, except for `guard`, and `except` or NULL. */
 static void
 move_uses (OrtrainValue *value, OrtrainValue *looked_at, const OrtrainNode *guard, const OrtrainNode *except)
 {
@@ -55,7 +55,7 @@ add_begin (OrtrainGraph *graph, OrtrainValue *norm, float overflows_above)
   return node;
 }
 
-/* What it chooses takes the place of what the session has written. */
+/* The scalars that it chooses replace those that the session has written. */
 static void
 connect_begin (OrtrainGraph *graph, OrtrainNode *node, OrtrainValue *norm)
 {

@@ -3,7 +3,7 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* An exception to what an operator's row says. */
+/* An exception to the rule of an operator's row. */
 typedef struct
 {
   char *pattern;         /* glob for the name of a node, or for its type of operator */

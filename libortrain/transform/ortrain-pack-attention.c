@@ -48,7 +48,7 @@ match_split (OrtrainNode *node)
   return ortrain_ops_infer_node (packed->producer, NULL) ? packed : NULL;
 }
 
-/* Index i of what `transpose` has brought to the front. */
+/* Index i along the axis that `transpose` has brought to the front. */
 static gboolean
 is_index (OrtrainNode *lookup, gint64 i)
 {

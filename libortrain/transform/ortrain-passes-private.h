@@ -15,7 +15,8 @@ gboolean ortrain_optimize_gradient_graph (OrtrainGraph *graph, const OrtrainPlan
 /* Once shapes are numbers (the executor's callback). provider: that will run it. */
 gboolean ortrain_optimize_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider,
                                         const OrtrainPlanContext *context, GError **error);
-/* Instead of it, where nothing is to be optimized: what the provider has no kernel for is expanded all the same. */
+/* Instead of it, where nothing is to be optimized: operators for which the provider has no kernel are expanded all the
+ * same. */
 gboolean ortrain_complete_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider,
                                         const OrtrainPlanContext *context, GError **error);
 

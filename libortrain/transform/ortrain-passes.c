@@ -71,7 +71,7 @@ has_kernel (const OrtrainNode *node, gpointer data)
                                                 operands + n_inputs, n_outputs) != NULL;
 }
 
-/* What the device has no kernel for, and no body in operators that it has, runs on the host. */
+/* A node runs on the host if the device has no kernel for it, and it has no body in operators of the device. */
 static gboolean
 place (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
 {
@@ -130,7 +130,7 @@ static const Pass static_passes[] = {
   { "remove-dead", remove_dead },
   { "reuse-outputs", .run_for = ortrain_reuse_outputs },
   { "fuse-elementwise", .run_for = ortrain_fuse_elementwise },
-  { "expand", .run_within = expand, .needed = TRUE }, /* what the provider has no kernel for, whoever wrote it */
+  { "expand", .run_within = expand, .needed = TRUE }, /* operators without a kernel, whoever wrote them */
   { "remove-dead", remove_dead },
   { "place", .run_for = place, .needed = TRUE },
 };

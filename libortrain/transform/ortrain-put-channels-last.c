@@ -190,7 +190,7 @@ describe_operand (const OrtrainValue *value, gboolean turned, OrtrainOperand *op
   operand->n_bytes = (gsize) operand->n_elements * ortrain_dtype_get_size (value->dtype);
 }
 
-/* What the kernel with channels last says. FALSE: the device has none, or it refuses. */
+/* Asks the kernel with channels last. FALSE: the device has no such kernel, or it refuses. */
 static gboolean
 ask_kernel (const Layouts *self, const Place *place, double *spared)
 {
@@ -461,7 +461,7 @@ weigh_regions (Layouts *self)
 
 /* ---- values in the other layout ---- */
 
-/* With the readers that the graph has: what runs again in the backward pass reads there. Before anything is
+/* With the readers that the graph has: nodes that run again in the backward pass read there. Before anything is
  * converted. */
 static void
 find_turned_again (Layouts *self)
@@ -570,7 +570,7 @@ change_shape (OrtrainValue *value)
   ortrain_value_set_shape (value, value->dtype, dims, ORTRAIN_IMAGE_RANK);
 }
 
-/* What a converted node writes gets its new shape; who reads it outside of regions is noted. Of an output whose shape
+/* An output of a converted node gets its new shape; its readers outside of regions are noted. If the shape of an output
  * must stay, the node writes another value, which is transposed into it. */
 static gboolean
 change_output (Layouts *self, OrtrainNode *node, guint k, GError **error)
