@@ -12,7 +12,7 @@ is_backward (const OrtrainUse *use)
   return use->node->phase == ORTRAIN_PHASE_BACKWARD;
 }
 
-/* What something else than the two passes needs stays as it is. */
+/* A value that others than the two passes need stays as it is. */
 static gboolean
 can_pack (const OrtrainValue *value)
 {

@@ -88,7 +88,7 @@ get_copy (const Copies *self, OrtrainValue *value, guint run)
   return copy != NULL ? copy : value;
 }
 
-/* What another run reads. Whatever is not of the forward pass is there as it is. */
+/* The value that another run reads. Values that are not of the forward pass exist as they are. */
 static OrtrainValue *
 find_copy (const Copies *self, OrtrainValue *value, guint run)
 {

@@ -37,7 +37,7 @@ typedef struct
 typedef struct
 {
   GPtrArray *candidates; /* of OrtrainRecomputeCandidate, in topological order; no references */
-  GPtrArray *roots;      /* of OrtrainValue: what takes the memory */
+  GPtrArray *roots;      /* of OrtrainValue: the values that take the memory */
   gboolean automatic;    /* the pass recompute-cheap does it whether asked or not */
 } OrtrainRecomputeGroup;
 

@@ -75,7 +75,7 @@ is_of_what_lives (const OrtrainValue *value)
   return TRUE;
 }
 
-/* kept, held: [n_values], filled. held: what of it the backward pass reads, and takes memory */
+/* kept, held: [n_values], filled. held: the kept values that the backward pass reads and that take memory */
 static void
 cut_groups (const Search *search, guint length, gboolean *kept, gboolean *held)
 {

@@ -3,7 +3,7 @@
 
 #include "recompute/ortrain-recompute-candidates-private.h"
 
-/* What users ask for: `<cluster>:<strategy>:<count>`, joined by commas. */
+/* A request of a user: `<cluster>:<strategy>:<count>`, joined by commas. */
 
 typedef struct
 {

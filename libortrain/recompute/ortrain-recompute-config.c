@@ -9,7 +9,7 @@
 #include <gio/gio.h>
 #include <string.h>
 
-/* Far beyond what models have clusters. */
+/* Far more than the clusters of a model need. */
 #define MAX_BYTES (1 << 20)
 #define MAX_DEPTH 4
 

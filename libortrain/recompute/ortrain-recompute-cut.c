@@ -187,7 +187,7 @@ build_network (Network *net, OrtrainGraph *graph, const gint64 *costs, const gbo
     }
 }
 
-/* What can still reach the sink is on its side. */
+/* Vertices that can still reach the sink are on its side. */
 static void
 find_near_sink (const Network *net, guint sink, guint *queue, gboolean *near_sink)
 {

@@ -81,8 +81,8 @@ gboolean ortrain_recompute_apply (OrtrainGraph *graph, const guint8 *run, GError
 /* A node of the backward pass that computes the same, and reads nothing yet. */
 OrtrainNode *ortrain_recompute_copy_node (OrtrainGraph *graph, OrtrainNode *node);
 
-/* Element-wise nodes of the backward pass compute by themselves what other element-wise nodes have computed again for
- * several readers. After ortrain_recompute_apply (). */
+/* Element-wise nodes of the backward pass compute by themselves the values that other element-wise nodes have computed
+ * again for several readers. After ortrain_recompute_apply (). */
 gboolean ortrain_recompute_spare_memory (OrtrainGraph *graph, GError **error);
 
 /* The pass recompute-cheap: of the values that the backward pass reads, the smallest set (in bytes) is kept from which

@@ -53,7 +53,7 @@ is_there (const OrtrainValue *value, const OrtrainNode *reader, GPtrArray *chain
   return FALSE;
 }
 
-/* All that the chain reads and is as large as what it computes. */
+/* Whether all inputs of the chain that are as large as its result exist at the reader. */
 static gboolean
 has_its_inputs (GPtrArray *chain, const OrtrainNode *reader, const OrtrainValue *like)
 {
@@ -71,7 +71,7 @@ has_its_inputs (GPtrArray *chain, const OrtrainNode *reader, const OrtrainValue 
   return TRUE;
 }
 
-/* Copies of the nodes of a chain, of which the first gives what the reader reads. */
+/* Copies of the nodes of a chain; the first one computes the value that the reader reads. */
 static OrtrainValue *
 copy_chain (OrtrainGraph *graph, const GPtrArray *chain)
 {
