@@ -34,7 +34,7 @@ struct _OrtrainMemoryPlan
   gsize *high_water; /* [n_steps + 1]: end of the highest byte of the arena that steps before it have used */
   gsize persistent[ORTRAIN_CATEGORY_OUTPUT + 1];
 
-  GPtrArray *kernels;                       /* of OrtrainPreparedKernel: what the steps run */
+  GPtrArray *kernels;                       /* of OrtrainPreparedKernel: the kernels of the steps */
   OrtrainObjectList *blocks, *step_objects; /* made when asked for */
   GStringChunk *names;                      /* of a packing alone */
 };
@@ -43,7 +43,7 @@ const char *ortrain_region_get_nick (OrtrainRegion region);
 const char *ortrain_category_get_nick (OrtrainCategory category);
 const char *ortrain_category_get_color (OrtrainCategory category); /* "#rrggbb" */
 
-/* The blocks that a picture has; of more, the largest are drawn. */
+/* The number of blocks in a picture; if there are more, the largest are drawn. */
 #define ORTRAIN_PICTURE_MAX_BLOCKS 20000
 
 /* A root that takes memory of the step: in the arena, with bytes. */
@@ -58,7 +58,7 @@ OrtrainMemoryBlock *ortrain_memory_block_new (const char *name, const char *cate
                                               gboolean recomputed);
 OrtrainMemoryStep *ortrain_memory_step_new (const OrtrainMemoryPlan *plan, guint index, guint64 live_bytes);
 
-/* What computes a value: name or operator of the node of its first step; NULL for one that exists before the steps. */
+/* The maker of a value: name or operator of the node of its first step; NULL for one that exists before the steps. */
 const char *ortrain_memory_plan_get_maker (const OrtrainMemoryPlan *self, const OrtrainPlanValue *value);
 /* Whether the backward pass computes it again. */
 gboolean ortrain_memory_plan_is_recomputed (const OrtrainMemoryPlan *self, const OrtrainPlanValue *value);

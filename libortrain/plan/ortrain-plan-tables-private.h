@@ -43,7 +43,7 @@ typedef enum
   ORTRAIN_STREAM_COMPUTE,
   ORTRAIN_STREAM_SIDE, /* of the device too, for chains that do not depend on the others */
   ORTRAIN_STREAM_COPY, /* between the memory of the host and of the device */
-  ORTRAIN_STREAM_HOST, /* the host itself: what the device has no kernel for */
+  ORTRAIN_STREAM_HOST, /* the host itself: for nodes without a kernel of the device */
   ORTRAIN_N_STREAMS,
 } OrtrainPlanStream;
 

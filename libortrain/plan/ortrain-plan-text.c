@@ -14,7 +14,7 @@ append_bytes (GString *text, gsize bytes)
     g_string_append_printf (text, "%" G_GSIZE_FORMAT " bytes", bytes);
 }
 
-/* What the device has no kernel for. */
+/* The operators for which the device has no kernel. */
 static void
 append_host (GString *text, const OrtrainMemoryPlan *self)
 {

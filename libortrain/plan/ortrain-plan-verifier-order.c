@@ -69,7 +69,7 @@ find_order (OrtrainPlanVerifier *self, GError **error)
   return next_wait == self->n_waits || ortrain_plan_verifier_refuse (error, "the table of waits is too long");
 }
 
-/* What touched a root: -1, none. */
+/* The last steps that touched a root; -1: no step. */
 typedef struct
 {
   gint32 write;

@@ -30,7 +30,7 @@ typedef struct
   gsize arena_bytes, host_arena_bytes;
   OrtrainPlanBefore *before;   /* [n_steps] */
   OrtrainPlanContent *meaning; /* [n_values]: the content of a value, by the graph */
-  OrtrainPlanContent *content; /* [n_values], of roots: what the place holds now, if anything */
+  OrtrainPlanContent *content; /* [n_values], of roots: the content of the place now, if any */
   GHashTable *step_of;         /* node → step + 1 */
   GTree *filled[2]; /* arena, host arena: offset → root + 1, of roots that hold something: none touches another */
   guint32 *reader;  /* [n_values], of roots: the last input, + 1, of the step at hand that lies there; 0: none */

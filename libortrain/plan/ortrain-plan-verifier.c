@@ -344,9 +344,9 @@ check_overlap (const OrtrainPlanVerifier *self, guint s, guint i, guint k, const
       ortrain_text_show (self->values[outputs[k]].name), ortrain_text_show (self->values[inputs[i]].name));
 }
 
-/* What a step writes does not lie on what it reads, unless it may, nor on what else it writes. In an arena anything may
- * lie on anything; elsewhere values lie on each other that share a root, which are found without looking at all pairs:
- * an update of many tensors has hundreds of operands. */
+/* A step does not write over its inputs, unless it may, nor over its other outputs. In an arena anything may lie on
+ * anything; elsewhere values lie on each other that share a root, which are found without looking at all pairs: an
+ * update of many tensors has hundreds of operands. */
 static gboolean
 check_overlaps (OrtrainPlanVerifier *self, guint s, const guint64 *inplace, GError **error)
 {
