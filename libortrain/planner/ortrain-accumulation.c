@@ -31,7 +31,7 @@ insert_accumulate (OrtrainPlannerState *self, OrtrainValue *from, const OrtrainN
   return to;
 }
 
-/* What adds up to a gradient. */
+/* The terms that add up to a gradient. */
 typedef struct
 {
   OrtrainPlannerState *planning;
@@ -48,7 +48,7 @@ typedef struct
   guint next; /* term */
 } Frame;
 
-/* What reads a gradient where it ends: it waits for all that is added up there. */
+/* Whether the node reads a gradient in its final place: it waits for all terms that are added up there. */
 static gboolean
 reads_in_place (const OrtrainNode *node)
 {

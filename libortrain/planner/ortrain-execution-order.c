@@ -142,7 +142,7 @@ walk_clear (Walk *walk)
   g_free (walk->exists);
 }
 
-/* What a task would take and give back if it ran now. */
+/* The bytes that a task would take, less those that it would give back, if it ran now. */
 static gint64
 walk_weigh (const Walk *walk, guint task)
 {
@@ -206,7 +206,7 @@ measure (const OrtrainOrderProblem *self, const guint32 *order)
 typedef enum
 {
   STYLE_LIGHTEST, /* always the ready task that takes least */
-  STYLE_EAGER,    /* the given order, but what gives memory back runs as soon as it can */
+  STYLE_EAGER,    /* the given order, but tasks that give memory back run as soon as they can */
 } Style;
 
 /* FALSE when it would take too long, or `peak` would not become less. */

@@ -40,7 +40,7 @@ typedef struct
   gboolean *is_new; /* [n_tasks]: by position: no moves have been tried there since something near has moved */
   guint32 *left;    /* [n_blocks]: scratch */
   guint8 *state;    /* [n_blocks]: scratch: BLOCK_… */
-  gboolean *moves;  /* [n_tasks]: scratch: those of a move, and what depends on them */
+  gboolean *moves;  /* [n_tasks]: scratch: those of a move, and their successors or predecessors */
   guint32 *marked;  /* [n_tasks]: scratch: the same as a list */
   guint n_marked;
   guint32 *trial; /* [n_tasks]: scratch: the tasks of a window in a new order */
@@ -241,7 +241,7 @@ clear_marks (Search *self)
     self->moves[self->marked[--self->n_marked]] = FALSE;
 }
 
-/* Marks what depends on marked tasks of the window, or what those depend on. */
+/* Marks the successors of marked tasks of the window, or their predecessors. */
 static void
 close_move (Search *self, guint begin, guint end, gboolean forwards)
 {
@@ -290,7 +290,7 @@ find_lowest (const Search *self, guint begin, guint end)
   return lowest;
 }
 
-/* The tasks that make a block, and what depends on them, run after the peak: right after it, where least is live, or as
+/* The tasks that make a block, and their successors, run after the peak: right after it, where least is live, or as
  * late as can be. */
 static void
 try_later (Search *self, guint32 block, guint peak, guint phase_end, Move *best)

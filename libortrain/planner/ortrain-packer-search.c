@@ -419,7 +419,7 @@ solve (Search *self, gsize members, gsize n)
   return found || n == 0;
 }
 
-/* What an item can be preferred for: the load of its fullest section, its area, lifetime and size. */
+/* The reasons to prefer an item: the load of its fullest section, its area, lifetime and size. */
 enum
 {
   LOAD,
@@ -460,7 +460,7 @@ draw (guint64 *state)
   return (double) (*state >> 40) * 0x1p-24;
 }
 
-/* learned: [n], by the items' own order; what there was no room for weighs more, on average 1 in each turn. */
+/* learned: [n], by the items' own order; items that there was no room for weigh more, on average 1 in each turn. */
 static void
 learn (const Search *self, const Preference *order, double *learned)
 {

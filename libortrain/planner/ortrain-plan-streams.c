@@ -26,7 +26,7 @@ typedef struct
   Access *accesses;
   GArray *waits;
   gint32 last[ORTRAIN_N_STREAMS]; /* step of each stream, -1: none */
-  Clock submitted;                /* what the host has waited for */
+  Clock submitted;                /* steps that the host has waited for */
   double offload_rate;            /* bytes per millisecond; 0: offloaded values are waited for at once */
   double now, copied;             /* milliseconds: about when the next step begins, and the copies so far have ended */
   GArray *offloads;               /* of Offload: nobody has waited for them */
@@ -256,7 +256,7 @@ is_free (const gint32 *readers, const gint32 *writers, guint32 root, gint32 firs
   return writers[root] < first && (!writes || readers[root] < first);
 }
 
-/* Steps that follow each other, of a kernel that runs several as one, if none needs what another writes. */
+/* Steps that follow each other, of a kernel that runs several as one, if none needs a value that another writes. */
 static void
 join_steps (OrtrainMemoryPlan *plan)
 {

@@ -4,7 +4,7 @@
 #include "plan/ortrain-memory-plan-private.h"
 #include "planner/ortrain-planner-private.h"
 
-/* What one planning knows while it goes on: what its kernels say of every node, and which values share memory. */
+/* The state of one planning: the answers of kernels for every node, and which values share memory. */
 
 typedef enum
 {
@@ -29,8 +29,8 @@ typedef struct
   OrtrainNode *from, *to;
 } OrtrainOrderEdge;
 
-/* What happens to the memory of an alias set, by positions. Of its readers, the last two: one of
- * them may be about to go. */
+/* When the memory of an alias set is written and read, by positions. The last two readers are known: one of them may be
+ * about to go. */
 typedef struct
 {
   gint32 last_write, last_read, read_before;

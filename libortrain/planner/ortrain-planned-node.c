@@ -143,7 +143,7 @@ ortrain_planner_state_prepare_node (OrtrainPlannerState *self, OrtrainNode *node
   for (guint k = 0; k < n_outputs; k++)
     {
       OrtrainValue *output = node->outputs->pdata[k];
-      /* What nobody reads need not be made, if the operator can do without. */
+      /* An output that nobody reads need not be made, if the operator can do without. */
       if (output != NULL && node->op != NULL && (gint) k >= node->op->min_outputs && k > 0 && output->uses.n == 0 &&
           !output->is_output && output->role == ORTRAIN_ROLE_NONE)
         {
