@@ -115,7 +115,7 @@ find_forward_value (const OrtrainBudgetSearch *search, const OrtrainValue *value
                                                                                                   : G_MAXUINT;
 }
 
-/* Whether the step computes a late gradient. It runs near the end, and reads what the loss does, which has lost the
+/* Whether the step computes a late gradient. It runs near the end, and reads the inputs of the loss, which has lost the
  * output. */
 static gboolean
 is_late_step (const OrtrainBudgetSearch *search, const OrtrainPlanStep *step)
@@ -276,7 +276,7 @@ profile_measure (Profile *self, const OrtrainBudgetSearch *search, const Ortrain
       if (first < first_backward)
         add_range (live, first, MIN (MIN (last, ends[owner]), first_backward - 1), value->bytes);
       add_range (live, MAX (first, first_backward), last, value->bytes);
-      /* what the loss reads once more waits to the end */
+      /* a value that the loss reads once more waits to the end */
       if (chain->is_late && waits && last >= begins[0])
         for (guint t = 0; t < maker; t++)
           self->gradients[t] += value->bytes;
@@ -335,7 +335,7 @@ measure_open (const OrtrainBudgetSearch *search, OrtrainBudgetChain *self)
           counted[root] = TRUE;
           by_maker[search->segment[root]] += search->bytes[root];
         }
-      /* what segments from i on have made */
+      /* values that segments from i on have made */
       for (guint i = m; i-- > 0;)
         self->chain.open[(gsize) i * (n + 1) + m] = self->chain.open[(gsize) (i + 1) * (n + 1) + m] + by_maker[i];
     }
@@ -508,7 +508,8 @@ measure_chains (OrtrainBudgetSearch *search, gboolean is_late, OrtrainMemoryPlan
   return ok;
 }
 
-/* What late gradients cost; without the bits of the base, there are none. FALSE: error. */
+/* The work of late gradients. If the plan with them does not have the bits of the base, there are no late gradients.
+ * FALSE: error. */
 static gboolean
 measure_late_work (OrtrainBudgetSearch *search, OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
                    const OrtrainBudget *budget, GError **error)

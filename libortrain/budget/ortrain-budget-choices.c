@@ -256,7 +256,7 @@ ortrain_budget_search_add_part (OrtrainBudgetSearch *self, guint8 *run, guint64 
   ortrain_budget_search_add (self, run, offloaded, promise);
 }
 
-/* What `from` keeps, but in the first `n` of n_mixtures parts of the forward pass what `to` keeps. */
+/* The values that `from` keeps, but in the first `n` of n_mixtures parts of the forward pass those that `to` keeps. */
 static guint8 *
 mix (const OrtrainBudgetSearch *self, const gboolean *from, const gboolean *to, guint n)
 {

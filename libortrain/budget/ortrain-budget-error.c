@@ -32,7 +32,7 @@ append_peak (GString *text, OrtrainMemoryPlan *plan)
     }
 }
 
-/* What no choice goes below. */
+/* The step that takes most by itself: no choice needs less. */
 static void
 append_largest_step (GString *text, OrtrainMemoryPlan *plan)
 {

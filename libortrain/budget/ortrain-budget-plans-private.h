@@ -5,7 +5,7 @@
 
 /* Plans of a graph, and of variants of it in which more is computed again, that give the same bits. */
 
-/* [n_values] of the graph: what the plan says of each, or NULL. Free it. */
+/* [n_values] of the graph: the value of the plan for each, or NULL. Free it. */
 const OrtrainPlanValue **ortrain_budget_find_planned (const OrtrainGraph *graph, OrtrainMemoryPlan *plan);
 gboolean ortrain_budget_has_backward (const OrtrainMemoryPlan *plan);
 /* Whether each step of a plan computes the same as the step of the reference for the same node, bit for bit: if the

@@ -27,14 +27,14 @@ void ortrain_plan_choice_memo_add_fates (OrtrainPlanChoiceMemo *self, const guin
 /* Transfer full: each choice, as the fates of the values of this graph, guint8 [n_values], which the caller frees.
  * Unknown values are kept. */
 GPtrArray *ortrain_plan_choice_memo_list (const OrtrainPlanChoiceMemo *self, OrtrainGraph *graph);
-/* What a plan with the choice took of the arena, of what the choice promised: in the last plan that was made with it; 0
- * before. */
+/* The bytes of the arena in the last plan that was made with the choice, divided by those that the choice promised; 0:
+ * no plan yet. */
 double ortrain_plan_choice_memo_get_scale (const OrtrainPlanChoiceMemo *self, guint choice);
 void ortrain_plan_choice_memo_set_scale (OrtrainPlanChoiceMemo *self, guint choice, double scale);
 guint
 ortrain_plan_choice_memo_get_n_searches (const OrtrainPlanChoiceMemo *self); /* how often it began with a search */
 
-/* What a step may hold. */
+/* The limits of a step. */
 typedef struct
 {
   guint64 bytes; /* limit for the arena and the persistent memory of the device; 0: no limit */

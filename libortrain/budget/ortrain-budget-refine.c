@@ -25,7 +25,7 @@ typedef struct
 {
   guint8 *run;   /* [n_values] */
   guint64 bytes; /* of the arena */
-  double work;   /* of what runs again */
+  double work;   /* of nodes that run again */
   gboolean is_expanded;
 } Point;
 
@@ -50,7 +50,8 @@ point_free (gpointer data)
   g_free (point);
 }
 
-/* Whether the choice decides about the value: the backward pass reads it, or what runs again. again: of the choice */
+/* Whether the choice decides about the value: the backward pass reads it, or nodes that run again. again: of the
+ * choice */
 static gboolean
 is_decided (const Refinement *self, guint v, const guint8 *again)
 {
@@ -141,7 +142,7 @@ try_runs (Refinement *self, const guint8 *run, GError **error)
   return TRUE;
 }
 
-/* What else runs again with a value. */
+/* The other values that run again with a value. */
 typedef enum
 {
   WITH_NOTHING,

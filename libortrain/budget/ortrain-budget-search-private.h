@@ -18,9 +18,9 @@ typedef struct
   guint8 *run;          /* [n_values]: see ortrain_recompute_apply () */
   gboolean *offloaded;  /* [n_values]: kept roots which leave the memory of a step */
   gboolean offloads;    /* whether there are any */
-  double work;          /* of what runs again, and of copies, in bytes moved */
+  double work;          /* of nodes that run again, and of copies, in bytes moved */
   guint64 live;         /* bytes that are live between the forward and the backward pass: no plan needs less */
-  guint64 promise;      /* about what a plan needs of the arena */
+  guint64 promise;      /* about the bytes of the arena that a plan needs */
   guint64 least;        /* bytes that a plan was seen to need with what lives from step to step; 0: not planned yet */
   gboolean is_measured; /* work and promise are those of a plan */
   guint index;
@@ -33,7 +33,7 @@ typedef struct
 {
   OrtrainGraph *graph;
   guint n_nodes, n_values;
-  guint64 *bytes; /* [n_values]: 0 for what lives anyhow */
+  guint64 *bytes; /* [n_values]: 0 for values that live anyhow */
   guint *root;    /* [n_values]: whose bytes a view shows */
   double *work;   /* [n_nodes], -1: does not run again */
   guint *segment; /* [n_values]: of the forward pass; those in which a choice changes over one after the other */
@@ -78,10 +78,10 @@ void ortrain_budget_search_add_offloads (OrtrainBudgetSearch *self);
 void ortrain_budget_search_add_cuts (OrtrainBudgetSearch *self);
 /* Nothing runs again: only the order of the steps is another one. base: the plan in the first order. */
 void ortrain_budget_search_add_order (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base);
-/* What the recompute levels do. base: the plan without any. */
+/* The choices of the recompute levels. base: the plan without any level. */
 void ortrain_budget_search_add_levels (OrtrainBudgetSearch *self, OrtrainMemoryPlan *base);
 /* The kept sets of minimum cuts with a boundary ([n_values]), from rates at which next to nothing runs again on,
- * without repetitions. Of gboolean [n_values]. */
+ * without repetitions. Elements: gboolean [n_values]. */
 GPtrArray *ortrain_budget_search_list_cuts (OrtrainBudgetSearch *self, const gboolean *boundary);
 /* Plans take little time. */
 gboolean ortrain_budget_is_small (const OrtrainGraph *graph);
@@ -96,7 +96,7 @@ gboolean ortrain_budget_search_descend (OrtrainBudgetSearch *self, const guint8 
                                         const OrtrainBudget *budget, GError **error);
 /* Removes all choices and returns them; transfer full. */
 GPtrArray *ortrain_budget_search_steal_choices (OrtrainBudgetSearch *self);
-/* Sorted by work; what promises no less memory than a choice with less work, or than the base, is dropped. */
+/* Sorted by work; a choice that promises no less memory than one with less work, or than the base, is dropped. */
 void ortrain_budget_search_sort (OrtrainBudgetSearch *self, guint64 promise_of_base);
 
 /* ---- The forward pass as a chain of segments: budget/ortrain-budget-chain.c ---- */

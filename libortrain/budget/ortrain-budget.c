@@ -72,8 +72,8 @@ plan_choice (OrtrainGraph *graph, const OrtrainBudgetChoice *choice, gboolean ov
 #define LEAST_PROMISED 0.75   /* a plan may need this part of what its choice promises */
 #define LEAST_OFFLOADED 0.5   /* the same where values are offloaded: the bytes that pass through are a guess */
 
-/* With a shape, what a choice takes changes by less than that, of what it promises: a choice that is passed over for
- * being too large would be, so that less budget does not find one that takes more. */
+/* From shape to shape, the part of its promise that a choice takes changes by less than this. So a choice that is
+ * passed over for being too large is too large, and a smaller budget does not find one that takes more. */
 #define LIKELY 0.98
 
 /* Whether a plan of the choice may fit, as those of other members of the family turned out. */

@@ -3,8 +3,8 @@
 
 #include "budget/ortrain-budget-private.h"
 
-/* What a search for a budget found, as the disk cache has it. All that the search depends on is in the key, so that the
- * plan made of an answer is the one that the search would find: its digest says so. */
+/* The result of a search for a budget, as the disk cache has it. All that the search depends on is in the key, so that
+ * the plan made of an answer is the one that the search would find: its digest says so. */
 
 #define ORTRAIN_PLAN_DIGEST_BYTES 32
 

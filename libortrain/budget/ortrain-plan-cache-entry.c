@@ -95,7 +95,7 @@ put_dims (Sink *to, const OrtrainDim *dims, gint rank)
 
 static void put_graph (Sink *to, const OrtrainGraph *graph);
 
-/* Contents of tensors decide nothing here but what kernels answer, which the plan has. */
+/* Contents of tensors decide nothing here but the answers of kernels, which the plan has. */
 static void
 put_attribute (Sink *to, const OrtrainAttribute *attribute)
 {

@@ -14,7 +14,7 @@ typedef struct
   guint64 kept;    /* bytes that wait for the backward run, with those open at the boundary after the block */
   guint64 forward; /* most bytes during the forward run that keeps them, without those open at the boundary before */
   guint64 peak;    /* most bytes during the backward run, with those that are kept, and the gradients that come in */
-  double work;     /* of what runs again within the backward run */
+  double work;     /* of nodes that run again within the backward run */
 } OrtrainChainOption;
 
 typedef struct

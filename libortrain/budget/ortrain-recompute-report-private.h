@@ -5,8 +5,8 @@
 #include "graph/ortrain-graph-private.h"
 #include "plan/ortrain-plan-tables-private.h"
 
-/* Recompute as a user asks for it: by plans, on a training graph whose shapes may be symbolic; and what a level has
- * done of it, which is decided when shapes are numbers (budget/ortrain-budget-private.h). */
+/* Recompute as a user asks for it: by plans, on a training graph whose shapes may be symbolic; and the part of it that
+ * a level has done, which is decided when shapes are numbers (budget/ortrain-budget-private.h). */
 
 /* The clusters that can be computed again, and those that are. Immutable. */
 typedef struct

@@ -481,7 +481,7 @@ is_kept_in (OrtrainMemoryPlan *plan, const OrtrainValue *output)
   return buffer != G_MAXUINT32 && values[values[buffer].root].category == ORTRAIN_CATEGORY_ACTIVATION;
 }
 
-/* What a level has chosen. */
+/* Notes the choices of a level. */
 static void
 note_plan (const OrtrainRecomputeCandidates *candidates, OrtrainMemoryPlan *plan)
 {
