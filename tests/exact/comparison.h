@@ -4,7 +4,7 @@
 #include "exact-search.h"
 #include "small-graphs.h"
 
-/* What the search for a budget finds, beside the best way there is. */
+/* The results of the search for a budget, compared with the best way that exists. */
 
 #define COMPARED_MAX 12
 
@@ -12,7 +12,7 @@ typedef struct
 {
   guint64 budget;      /* of the arena */
   guint64 bytes;       /* of the arena that was found */
-  guint64 live_bytes;  /* the most that is live in it at once: what is more are gaps between places */
+  guint64 live_bytes;  /* the most that is live in it at once: the other bytes are gaps between places */
   double work;         /* of all steps */
   gboolean met;        /* or else no smaller budget is, and this one is what needs least */
   guint64 least_bytes; /* with no more work */

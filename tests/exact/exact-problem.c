@@ -182,7 +182,8 @@ add_run (ExactProblem *self, const ExactRun *run)
     self->runs[self->n_runs++] = *run;
 }
 
-/* Kernels do less for fewer outputs: what they say of it is read off a plan of copies, all of whose results stay. */
+/* Kernels do less for fewer outputs: their answers about that are read off a plan of copies, all of whose results
+ * stay. */
 static gboolean
 add_runs (ExactProblem *self, const OrtrainMemoryPlan *plan, OrtrainGraph *graph, const OrtrainPlanRequest *request)
 {

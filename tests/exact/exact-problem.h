@@ -3,9 +3,9 @@
 
 #include "planner/ortrain-planner-private.h"
 
-/* A training step as nodes that read and make contents of memory, as the steps of a plan without a budget say. Contents are
- * what lies in a block of the arena between two writes: a value and its views; a sum so far is one, and the same sum with one
- * more term another. Sets of nodes and of contents are bits. */
+/* A training step as nodes that read and make contents of memory, as the steps of a plan without a budget say. Contents
+ * are what lies in a block of the arena between two writes: a value and its views; a sum so far is one, and the same
+ * sum with one more term another. Sets of nodes and of contents are bits. */
 
 #define EXACT_MAX 64
 
@@ -22,7 +22,7 @@ typedef struct
   guint node;
   gboolean is_again;    /* any number of times, once the node has run; else the first time */
   guint64 reads, makes; /* sets of contents */
-  gint8 added_to;       /* contents that a sum goes on from: what is made lies in its place; -1: none */
+  gint8 added_to;       /* contents that a sum goes on from: the result lies in its place; -1: none */
   gint8 adds;           /* what lies there then */
   guint64 after;        /* nodes that have to have run */
   guint64 workspace;
@@ -56,7 +56,8 @@ typedef struct
 /* What takes less than this part of the plan's peak takes nothing. */
 #define EXACT_LEAST_PART 2000
 
-/* FALSE: the step is too large. plan: without a budget; it has to live as long, for the names. request: that it was made with. */
+/* FALSE: the step is too large. plan: without a budget; it has to live as long, for the names. request: that it was
+ * made with. */
 gboolean exact_problem_read (ExactProblem *self, OrtrainMemoryPlan *plan, OrtrainGraph *graph,
                              const OrtrainPlanRequest *request);
 

@@ -3,8 +3,9 @@
 
 #include <string.h>
 
-/* Dijkstra's algorithm over states: which nodes have run, and which contents are held. Contents are dropped no sooner than
- * their memory is needed, so that of two states with the same nodes done, one that holds more for no more work is as good. */
+/* Dijkstra's algorithm over states: which nodes have run, and which contents are held. Contents are dropped no sooner
+ * than their memory is needed, so that of two states with the same nodes done, one that holds more for no more work is
+ * as good. */
 
 typedef struct
 {
@@ -26,7 +27,7 @@ typedef struct
 {
   guint64 done;
   guint64 direct; /* contents that nodes read which have not run */
-  guint64 useful; /* and what those are made from that may be made again, and so on */
+  guint64 useful; /* and the contents that those are made from that may be made again, and so on */
   GArray *best;   /* of Best */
 } Bucket;
 
@@ -98,7 +99,7 @@ find_bucket (Search *self, guint64 done)
   return bucket;
 }
 
-/* ---- The queue: least work first, and of that what has run most ---- */
+/* ---- The queue: least work first; for equal work, the state with most nodes done ---- */
 
 static gboolean
 comes_first (const Search *self, guint32 a, guint32 b)
@@ -197,7 +198,7 @@ is_best (Search *self, guint32 s)
   return bucket->best->len == 0;
 }
 
-/* Drops what is left in `rest` until the node fits: all ways that drop nothing needlessly. */
+/* Drops contents of `rest` until the node fits: all ways that drop nothing needlessly. */
 static void
 drop (Search *self, const Move *move, guint64 rest, guint64 dropped, guint64 freed)
 {
@@ -222,7 +223,7 @@ drop (Search *self, const Move *move, guint64 rest, guint64 dropped, guint64 fre
   drop (self, move, rest & ~BIT (c), dropped, freed);
 }
 
-/* Outputs from `k` on lie over what is not needed any more, or what is dropped for that. */
+/* Outputs from `k` on lie over contents that are not needed any more, or that are dropped for that. */
 static void
 place_outputs (Search *self, const Move *move, guint k, guint64 dropped, guint64 freed)
 {
@@ -258,7 +259,7 @@ describe_move (Search *self, const State *from, guint32 parent, guint r, Move *m
   if (has_run != run->is_again || (sources & ~from->held) != 0 || (run->after & ~from->done) != 0 ||
       (problem->nodes[run->node].is_backward && (problem->begins & ~from->done) != 0))
     return FALSE;
-  /* what is there already, or of no use, is left out by another run of the node */
+  /* contents that are there already, or of no use, are left out by another run of the node */
   if (has_run && (run->makes & find_bucket (self, from->done)->useful & ~from->held) == 0)
     return FALSE;
   *move = (Move){ .from = *from, .run = r, .work = from->work + run->work, .done = from->done | BIT (run->node) };
@@ -277,7 +278,8 @@ describe_move (Search *self, const State *from, guint32 parent, guint r, Move *m
   return TRUE;
 }
 
-/* Whether nothing is lost by making the move at once: it fits, takes no memory that cannot be given back, and has to be made. */
+/* Whether nothing is lost by making the move at once: it fits, takes no memory that cannot be given back, and has to be
+ * made. */
 static gboolean
 is_free (const Search *self, const Move *move)
 {

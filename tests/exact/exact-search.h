@@ -3,8 +3,8 @@
 
 #include "exact-problem.h"
 
-/* All ways to run a step, the best of them: nodes in any order that their operands allow, those that may run again any number
- * of times, contents dropped at any time. */
+/* All ways to run a step, the best of them: nodes in any order that their operands allow, those that may run again any
+ * number of times, contents dropped at any time. */
 
 typedef enum
 {
@@ -24,7 +24,7 @@ typedef struct
   guint8 runs[4 * EXACT_MAX]; /* in their order */
 } ExactWay;
 
-/* The least work with at most so many live bytes; most: what needs more work is no way. */
+/* The least work with at most so many live bytes; most: a way that needs more work is not accepted. */
 void exact_find_least_work (const ExactProblem *self, guint64 limit, double most, guint max_tried, ExactWay *way);
 /* The least bytes with at most so much work, below a limit with which there is a way. */
 void exact_find_least_bytes (const ExactProblem *self, guint64 limit, double most, guint max_tried, ExactWay *way);

@@ -13,7 +13,7 @@ typedef struct
 {
   OrtrainGraphBuilder *builder;
   GRand *rand;
-  guint n; /* of what has a name of its own */
+  guint n; /* of the parts that have a name of their own */
 } Making;
 
 typedef struct
@@ -140,7 +140,7 @@ make_concats (Making *self, Open x, guint n)
   return open_linear (self, &x, pick_width (self));
 }
 
-/* Any value may be read at any time, and what nobody has read is joined at the end. */
+/* Any value may be read at any time, and values that nobody has read are joined at the end. */
 static Open
 make_shared (Making *self, Open x, guint n)
 {

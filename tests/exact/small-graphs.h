@@ -16,7 +16,8 @@ typedef struct
 SmallGraph *small_graph_new_random (guint32 seed);
 /* A piece of a model: nodes that read one another. NULL: none begins where the seed says. */
 SmallGraph *small_graph_new_piece (const char *path, const char *name, guint32 seed);
-/* Either, by its name: "tree/31", or "bert/7" of a model in data/fixtures of the folder G_TEST_SRCDIR. NULL: there is none. */
+/* Either, by its name: "tree/31", or "bert/7" of a model in data/fixtures of the folder G_TEST_SRCDIR. NULL: not
+ * found. */
 SmallGraph *small_graph_new (const char *name);
 void small_graph_free (SmallGraph *self);
 

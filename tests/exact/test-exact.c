@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "comparison.h"
 
-/* The search for a budget beside the best way there is. That no plan needs less than the best way is checked for each point
- * by comparison_make (): one of the two would be wrong. */
+/* The search for a budget, compared with the best way that exists. That no plan needs less than the best way is checked
+ * for each point by comparison_make (): one of the two would be wrong. */
 
 #define N_GRAPHS 40
 #define MAX_TRIED 200000
-#define MOST_BYTES 0.01 /* mean of what is found, beyond the best */
+#define MOST_BYTES 0.01 /* mean of the bytes that are found, beyond the best */
 #define MOST_WORK 0.02
 #define LARGEST_GAP 0.05 /* of bytes, of single graphs */
 
@@ -41,8 +41,8 @@ test_budgets (void)
   g_assert_cmpfloat (work / n_points, <, MOST_WORK);
 }
 
-/* A chain whose best ways are known: two nodes of the forward pass, with results of 4 and 2 KiB, of which the backward pass reads
- * both, the second first. */
+/* A chain whose best ways are known: two nodes of the forward pass, with results of 4 and 2 KiB, of which the backward
+ * pass reads both, the second first. */
 static void
 test_known (void)
 {
@@ -93,9 +93,9 @@ test_known (void)
   g_assert_cmpuint (way.next, ==, 12288);
 }
 
-/* Graphs that need what minimum cuts for whole segments leave out: nodes that run twice in the forward pass (residual/740), a value that
- * runs again for each of two readers while the order of the steps between changes (chain/871), and many such steps one after the
- * other (residual/471). */
+/* Graphs that need what minimum cuts for whole segments leave out: nodes that run twice in the forward pass
+ * (residual/740), a value that runs again for each of two readers while the order of the steps between changes
+ * (chain/871), and many such steps one after the other (residual/471). */
 static void
 test_hard (void)
 {

@@ -8,8 +8,8 @@
 
 static const OrtrainDType narrow_types[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
 
-/* What the CPU computes in float32 to compare with: draws are other numbers in float64, and some operands of updates have
- * to be float32. */
+/* What the CPU computes in float32 to compare with: draws are other numbers in float64, and some operands of updates
+ * have to be float32. */
 static const char *const in_float32[] = { "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike",
                                           "SgdUpdate",    "AdamUpdate",    "LambUpdate",       "AdagradUpdate",
                                           "GradientNorm", "BeginUpdate",   "LossScaleUpdate",  NULL };
@@ -43,7 +43,7 @@ typedef struct
   OrtrainTensor *const *in, *const *out;
   const OrtrainDType *types; /* of operands of floating type, inputs before outputs */
   gboolean inplace, mixed;
-  gboolean is_clipped; /* the gradient finds what was limited by the value that was stored, in its own type */
+  gboolean is_clipped; /* from the stored value, the gradient finds which elements were limited, in its own type */
   guint64 accumulates;
 } Task;
 
@@ -53,7 +53,7 @@ is_floating (OrtrainTensor *tensor)
   return tensor != NULL && ortrain_tensor_get_dtype (tensor) == ORTRAIN_DTYPE_FLOAT32;
 }
 
-/* Contents of its own: what is run in place writes there. */
+/* A copy with contents of its own, for a node that runs in place and writes there. */
 static OrtrainTensor *
 dup_tensor (OrtrainTensor *tensor)
 {
@@ -63,8 +63,8 @@ dup_tensor (OrtrainTensor *tensor)
   return copy;
 }
 
-/* The types that the task says, or float64 (or float32) on the same, rounded, numbers. What is clipped keeps the types of
- * its inputs. */
+/* The types that the task says, or float64 (or float32) on the same, rounded, numbers. A task with clipping keeps the
+ * types of its inputs. */
 static gboolean
 run_task (KernelRun *run, const Task *task, OrtrainDType reference, OrtrainProvider *provider, GError **error)
 {

@@ -18,9 +18,9 @@ void cuda_check_begin (const char *const *operators);
 void cuda_check_cases (const OrtrainGradientCase *cases, guint n, gboolean differentiated);
 /* One more node, as an observer sees it. */
 void cuda_check_node (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *const *out);
-/* Says what was run; fails if an operator was not met. */
+/* Prints the numbers of operators and runs; fails if an operator was not met. */
 void cuda_check_end (void);
 
-/* Results may be off by this much of the largest, beside the rounding of the result's type; 4e-6 at the beginning. For
- * sums of many elements. */
+/* Results may be off by this much of the largest, in addition to the rounding of the result's type; 4e-6 at the
+ * beginning. For sums of many elements. */
 void cuda_check_set_tolerance (double tolerance);

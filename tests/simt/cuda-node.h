@@ -4,7 +4,8 @@
 #include "gradients/ortrain-case-text.h"
 #include "simt/cuda-kernel-check.h"
 
-/* Nodes of tests that are too large, or of other types, than the text of a case can say: one operator on given tensors. */
+/* Nodes of tests that are too large, or of other types, than the text of a case can say: one operator on given
+ * tensors. */
 
 typedef struct
 {
@@ -106,7 +107,7 @@ cuda_node_check (CudaNode *self, const char *domain, const char *op_type, const 
   self->n_in = self->n_out = 0;
 }
 
-/* Of types that cannot be exchanged: the first output has the bits that it has on the CPU. Frees the tensors. */
+/* Compares types that cannot be exchanged: the first output has the bits that it has on the CPU. Frees the tensors. */
 G_GNUC_UNUSED static void
 cuda_node_compare (CudaNode *node, const char *op_type, const char *attributes)
 {

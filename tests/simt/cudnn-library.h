@@ -29,7 +29,8 @@ cudnn_library_open (void)
   /* cuDNN looks for libcuda.so.1, which is this one's name once it is loaded */
   if (stub != NULL && dlopen (stub, RTLD_NOW | RTLD_GLOBAL) == NULL)
     g_test_message ("%s", dlerror ());
-  /* engines that use cuBLASLt are offered where it is: NVIDIA's, not the emulated one, which is on the way that the loader takes */
+  /* engines that use cuBLASLt are offered where it is: NVIDIA's, not the emulated one, which is on the way that the
+   * loader takes */
   ortrain_cuda_open_cublaslt (NULL);
   if (ortrain_cuda_open_cudnn (&error) != NULL)
     return TRUE;
@@ -38,8 +39,8 @@ cudnn_library_open (void)
   return FALSE;
 }
 
-/* name: of a file in devices/, without its ending. h200: as the device itself describes it. h100: the same but for what its
- * data sheet says of memory, clocks and cache. */
+/* name: of a file in devices/, without its ending. h200: as the device itself describes it. h100: the same but for what
+ * its data sheet says of memory, clocks and cache. */
 G_GNUC_UNUSED static char *
 cudnn_library_read_device (const char *name)
 {

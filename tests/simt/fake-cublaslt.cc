@@ -10,12 +10,13 @@
 #include <string>
 #include <vector>
 
-/* cuBLASLt with one plain algorithm under several names, and its epilogues: matrices are stored by columns, sums are float32 (double for
- * doubles). It asks for workspace and writes all of it, so that a plan that gives it too little is found. */
+/* cuBLASLt with one plain algorithm under several names, and its epilogues: matrices are stored by columns, sums are
+ * float32 (double for doubles). It asks for workspace and writes all of it, so that a plan that gives it too little is
+ * found. */
 
 #define WORKSPACE ((size_t) 4096)
 
-/* What is in each choice: others are refused. */
+/* The number in the data of each choice: choices with another number are refused. */
 static uint64_t
 get_algorithm (void)
 {
@@ -359,8 +360,8 @@ get_epilogue_name (uint32_t epilogue)
   return "DEFAULT";
 }
 
-/* ORTRAIN_FAKE_CUBLASLT_REFUSE: what a device's library was found to refuse, as EPILOGUE:FROM:TO or EPILOGUE:FROM:TO:VECTOR, joined
- * by commas; VECTOR is the type of a bias, or of sums. */
+/* ORTRAIN_FAKE_CUBLASLT_REFUSE: what a device's library was found to refuse, as EPILOGUE:FROM:TO or
+ * EPILOGUE:FROM:TO:VECTOR, joined by commas; VECTOR is the type of a bias, or of sums. */
 static bool
 is_refused (const OrtrainFakeMatmulDesc *desc, const OrtrainFakeMatrixLayout *a, const OrtrainFakeMatrixLayout *d)
 {

@@ -5,9 +5,10 @@
 
 #include <algorithm>
 
-/* Captures. What a stream is given becomes a node of the graph, after the stream's last one. An event that is recorded in a
- * capture is a place in the graph: a stream that waits for it takes part in the capture from then on, and its next node
- * comes after that place. At the end, all that others were given has to come before the end of the stream that began. */
+/* Captures. Each operation that is submitted to a stream becomes a node of the graph, after the stream's last one. An
+ * event that is recorded in a capture is a place in the graph: a stream that waits for it takes part in the capture
+ * from then on, and its next node comes after that place. At the end, all operations of the other streams have to come
+ * before the end of the stream that began. */
 
 static std::mutex captures_lock;
 static thread_local std::shared_ptr<Capture> begun; /* by this thread, which may not wait for the device meanwhile */

@@ -18,9 +18,9 @@ extern OrtrainFakeCudaCounts fake_cuda_counts;
     }                                                                                                                  \
   while (0)
 
-/* name: of a launch; other: what else it is within the device, or NULL */
+/* name: of a launch; other: the kind of another operation within the device ("fill", "copy"), or NULL */
 void fake_cuda_count_launch (const std::string &name, const char *other);
 void fake_cuda_count_blocks (const char *name, uint64_t n);
-/* Adds a line to the file that ORTRAIN_SIMT_LAUNCHED names, once in a process: when the kernel's module was built, and where in
- * it the kernel is. tools/count-tests finds its name. */
+/* Adds a line to the file that ORTRAIN_SIMT_LAUNCHED names, once in a process: when the kernel's module was built, and
+ * where in it the kernel is. tools/count-tests finds its name. */
 void fake_cuda_note_kernel (const void *kernel);

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <vector>
 
-/* The devices, and which of them is the calling thread's: the context that was pushed last, or else what cudaSetDevice has
- * chosen. */
+/* The devices, and which of them is the calling thread's: the context that was pushed last, or else what cudaSetDevice
+ * has chosen. */
 
 struct OrtrainFakeContext
 {
@@ -48,8 +48,8 @@ fake_cuda_choose_device (int device)
   (pushed.empty () ? chosen : pushed.back ()) = device;
 }
 
-/* CUDA itself lets some of these pass, as copies between devices, or waits for an event of another one. The provider never
- * wants them. */
+/* CUDA itself lets some of these pass, as copies between devices, or waits for an event of another one. The provider
+ * never wants them. */
 cudaError_t
 fake_cuda_check_device (int device, cudaError_t error)
 {

@@ -3,7 +3,8 @@
 #include "fake-cuda-internal.h"
 #include "fake-cuda-streams.h"
 
-/* Events: of streams, and of captures, within which they order what is in it, and nothing outside. */
+/* Events: of streams, and of captures. An event of a capture orders the operations in the capture, and nothing
+ * outside. */
 
 cudaError_t
 cudaEventCreateWithFlags (cudaEvent_t *event, unsigned int flags)

@@ -4,7 +4,8 @@
 #include <condition_variable>
 #include <mutex>
 
-/* For tests of what is submitted before the device has done anything: streams that are held, copies that are recorded. */
+/* For tests of operations that are submitted before the device has done anything: streams that are held, copies that
+ * are recorded. */
 
 static std::mutex lock;
 static std::condition_variable changed;

@@ -145,7 +145,7 @@ cudaMalloc (void **address, size_t n_bytes)
     return fake_cuda_report (cudaErrorMemoryAllocation);
   self.blocks[at] = size;
   self.n_used += size;
-  /* what nobody has written is NaN */
+  /* memory that nobody has written is NaN */
   mprotect (at, size, PROT_READ | PROT_WRITE);
   memset (at, 0xff, size < ((size_t) 1 << 20) ? size : (size_t) 1 << 20);
   mprotect (at, size, self.is_closed ? PROT_NONE : PROT_READ | PROT_WRITE);

@@ -19,7 +19,7 @@
 struct Operation
 {
   std::string name;            /* of a launch */
-  const char *other = nullptr; /* what else it is within the device */
+  const char *other = nullptr; /* the kind of another operation within the device */
   std::vector<uint64_t> data;
   void (*run) (void *data);
   cudaEvent_t record = nullptr, wait = nullptr;
@@ -83,7 +83,7 @@ struct OrtrainFakeStream
 cudaError_t fake_cuda_check_stream (const OrtrainFakeStream *stream);
 cudaError_t fake_cuda_submit (OrtrainFakeStream *stream, std::shared_ptr<Operation> operation);
 
-/* ---- fake-cuda-captures.cc: of streams that take part in one, but for the event's wait, which may let a stream begin to ---- */
+/* ---- fake-cuda-captures.cc: streams take part in a capture already, or begin to by the wait for an event ---- */
 
 cudaError_t fake_cuda_capture_operation (OrtrainFakeStream *stream, std::shared_ptr<Operation> operation);
 cudaError_t fake_cuda_capture_record (OrtrainFakeStream *stream, OrtrainFakeEvent *event);

@@ -168,7 +168,7 @@ ortrain_fake_cuda_enqueue (cudaStream_t stream, const char *name, void (*run) (v
   return fake_cuda_submit (stream, make_operation (name, run, data, n_bytes));
 }
 
-/* Arguments of a kernel, which may be vectors, lie behind it. */
+/* Arguments of a kernel, which may be vectors, follow it in memory. */
 struct alignas (16) Grid
 {
   dim3 grid, block;

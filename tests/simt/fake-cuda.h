@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* What the emulated device can do beside CUDA's own functions: for the emulated libraries, and for tests.
+/* Functions of the emulated device in addition to CUDA's own: for the emulated libraries, and for tests.
  *
  * Its memory cannot be touched by the host while all streams are idle, each stream is a thread that runs late and out of
  * phase with the others, captured graphs are recorded and replayed. The legacy stream (0), to which cudaMemset belongs,
@@ -15,8 +15,9 @@
  *   ORTRAIN_FAKE_CUDA_LOST_SUBMITTING=N   the same at the N-th operation that is submitted, within the call that does
  *   ORTRAIN_FAKE_CUDA_MEMORY=BYTES  of the device
  *   ORTRAIN_FAKE_CUDA_NONE=1        there is no device
- *   ORTRAIN_FAKE_CUDA_DEVICES=N     1 if not set, at most 16. Memory, streams, events, graphs and the libraries' handles belong to
- *                                   one; a call that gets what is not the calling thread's device's is an error
+ *   ORTRAIN_FAKE_CUDA_DEVICES=N     1 if not set, at most 16. Memory, streams, events, graphs and the libraries' handles
+ *                                   belong to one; a call that gets any of these from another device than that of
+ *                                   the calling thread is an error
  *   ORTRAIN_FAKE_CUDA_PROCESSORS=N  multiprocessors, 2 if not set
  *   ORTRAIN_FAKE_CUDA_MODEL=NAME    says of itself what an a100, h100 or h200 says, or as little as possible (unknown)
  *   ORTRAIN_FAKE_CUDA_CHOICES=N     libraries number their algorithms and engines from N, and take no others
@@ -50,15 +51,15 @@ extern "C"
 
   OrtrainFakeCudaCounts ortrain_fake_cuda_get_counts (void);
 
-  /* FALSE where the provider `cuda` is the module, on a GPU: tools/gpu-check runs tests there too, and nothing is counted.
-   * Known when the provider has been opened. */
+  /* FALSE where the provider `cuda` is the module, on a GPU: tools/gpu-check runs tests there too, and nothing is
+   * counted. Known when the provider has been opened. */
   static inline int
   ortrain_fake_cuda_is_in_use (void)
   {
     return ortrain_fake_cuda_get_counts ().n_allocations > 0;
   }
 
-  /* Of launches with this name since the process began. */
+  /* The number of launches with this name since the process began. */
   uint64_t ortrain_fake_cuda_count_launches (const char *name);
   /* Blocks of launches with this name, as they were submitted. */
   uint64_t ortrain_fake_cuda_count_blocks (const char *name);
@@ -72,13 +73,14 @@ extern "C"
   int ortrain_fake_cuda_is_initialized (int device);
   /* Returns when all streams have run what they were given. Counted as no wait. */
   void ortrain_fake_cuda_drain (void);
-  /* Streams begin nothing more, until they are released; what would wait for them for ever releases them. FALSE: something
-   * has. */
+  /* Streams begin nothing more, until they are released; what would wait for them for ever releases them. FALSE:
+   * something has. */
   void ortrain_fake_cuda_hold (void);
   int ortrain_fake_cuda_release (void);
   /* The same for streams that launch graphs alone. */
   void ortrain_fake_cuda_hold_graphs (void);
-  /* Returns when all other streams have run what they were given, or wait for those. FALSE: they wait. Counted as no wait. */
+  /* Returns when all other streams have run what they were given, or wait for those. FALSE: they wait. Counted as no
+   * wait. */
   int ortrain_fake_cuda_run_others (void);
 
   typedef struct
@@ -94,8 +96,8 @@ extern "C"
   /* From now on, copies of the host's memory to the device, as they are submitted, go to the array [n]; NULL: no more.
    * Returns how many there were since the last call. */
   size_t ortrain_fake_cuda_record_copies (OrtrainFakeCudaCopy *copies, size_t n);
-  /* From now on, a line for each launch, fill and copy within the device is appended to the text, which keeps its end; NULL:
-   * no more. */
+  /* From now on, a line for each launch, fill and copy within the device is appended to the text, which keeps its end;
+   * NULL: no more. */
   void ortrain_fake_cuda_trace (char *text, size_t size);
 
 #ifdef __cplusplus

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-/* Executes an operation graph, one operation after the other: numbers are float32 and sums float64; what a tensor holds is
- * rounded to its type. */
+/* Executes an operation graph, one operation after the other: numbers are float32 and sums float64; elements that are
+ * stored in a tensor are rounded to its type. */
 
 struct Array
 {
@@ -82,7 +82,8 @@ write (void *address, int64_t i, cudnnDataType_t type, double x)
     }
 }
 
-/* Calls body (offsets of a and b and the index) for each element of dims; an operand of extent 1 is the same for all. */
+/* Calls body (offsets of a and b and the index) for each element of dims; an operand of extent 1 is the same for
+ * all. */
 template <typename Body>
 static void
 walk (const std::vector<int64_t> &dims, const std::vector<const FakeTensor *> &operands, Body body)
@@ -196,8 +197,8 @@ compute_product (const Array &a, const Array &b, Array *c)
     }
 }
 
-/* x: [n, g · c, …], w: [g · k, c, …], y: [n, g · k, …]; whichever the operation names is the result. Rows lie behind each
- * other in their strides; one and the same loop adds each product where it belongs. */
+/* x: [n, g · c, …], w: [g · k, c, …], y: [n, g · k, …]; whichever the operation names is the result. Rows follow each
+ * other by their strides; one and the same loop adds each product where it belongs. */
 static void
 compute_convolution (const FakeOperation &operation, Array *x, Array *w, Array *y)
 {

@@ -23,8 +23,8 @@ struct FakeTensor
   cudnnDataType_t type;
   std::vector<int64_t> dims, strides;
   bool is_virtual, by_value;
-  void *address; /* of what is not virtual */
-  double value;  /* of what is by value */
+  void *address; /* of tensors that are not virtual */
+  double value;  /* of tensors that are given by value */
 };
 
 struct FakeOperation
@@ -46,7 +46,7 @@ struct FakeGraph
   size_t workspace_bytes = 0;
 };
 
-/* What is executed. numbers: of tensors, by their unique identifiers. */
+/* The graph that is executed. numbers: of tensors, by their unique identifiers. */
 struct FakePlan
 {
   FakeGraph graph;

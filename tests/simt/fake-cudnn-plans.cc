@@ -4,7 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-/* Execution plans as JSON: the library's version, the device's number, and all that the plan computes, as whole numbers. */
+/* Execution plans as JSON: the library's version, the device's number, and all that the plan computes, as whole
+ * numbers. */
 
 struct Writer
 {

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <string>
 
-/* cuDNN's backend: descriptors with strict checks (what is unknown, missing, of another type or not final is refused), three
- * engines for each graph, and execution on the host. */
+/* cuDNN's backend: descriptors with strict checks (values that are unknown, missing, of another type or not final are
+ * refused), three engines for each graph, and execution on the host. */
 
 /* Bytes of workspace that the first engine needs; each further one needs half of it. */
 static int64_t
@@ -302,8 +302,8 @@ has_layout (const FakeGraph &graph, bool last)
   return true;
 }
 
-/* As the library on a GPU with tensor cores: in 16 bits they compute where channels are last. Where they are not, the first engine
- * copies the images into its workspace, in that layout. */
+/* As the library on a GPU with tensor cores: in 16 bits they compute where channels are last. Where they are not, the
+ * first engine copies the images into its workspace, in that layout. */
 static bool
 copies_layout (const FakeGraph &graph, int64_t engine)
 {
@@ -387,7 +387,7 @@ find_fault_of_window (const FakeGraph &graph, const FakeOperation &operation, co
   return nullptr;
 }
 
-/* Operations come after what they read; what is virtual is written by one of them. */
+/* Operations come after those that write their inputs; each virtual tensor is written by one of them. */
 static cudnnStatus_t
 check_graph (const Descriptor *descriptor)
 {
@@ -428,7 +428,8 @@ check_graph (const Descriptor *descriptor)
 }
 
 /* As the library: attention in 16 bits only, and of heads whose size is a multiple of 8; operands and results of a
- * convolution, and of a pool, in one type, and of a convolution in one layout; of pools, no gradient of greatest numbers without x and y. */
+ * convolution, and of a pool, in one type, and of a convolution in one layout; of pools, no gradient of greatest
+ * numbers without x and y. */
 static bool
 is_supported (const Descriptor *descriptor)
 {
@@ -616,7 +617,7 @@ check_config (Descriptor *self)
   return fits ? CUDNN_STATUS_SUCCESS : fail (CUDNN_STATUS_NOT_SUPPORTED, "the engine has no such knobs");
 }
 
-/* Of pools in our layout, the library has an engine in its fallback only. */
+/* For pools in our layout, the library has an engine in its fallback only. */
 static bool
 is_for_fallback (const Descriptor *descriptor)
 {
@@ -635,7 +636,8 @@ is_compiled (const Descriptor *graph)
   return false;
 }
 
-/* Three engines; the last one counts as one of tensor cores, in 16 bits others do too. Those of a fallback are the same. */
+/* Three engines; the last one counts as one of tensor cores, in 16 bits others do too. Those of a fallback are the
+ * same. */
 static cudnnStatus_t
 give_results (const Descriptor *self, int64_t n_wanted, int64_t *n, void *elements)
 {

@@ -17,8 +17,8 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #endif
-/* The race detector: ThreadSanitizer, to which each fiber is a thread. This file is not compiled for it, and tells it what is
- * ordered. */
+/* The race detector: ThreadSanitizer, to which each fiber is a thread. This file is not compiled for it, and tells it
+ * which accesses are ordered. */
 #if defined(SIMT_RACES)
 #include <sanitizer/tsan_interface.h>
 #endif
@@ -32,8 +32,9 @@
 #define STACK_BYTES ((size_t) 128 << 10)
 #define MAX_THREADS 1024
 #define WARP 32
-/* To the race detector, who has the stack of another is the same thread, and so behind it and all that it met at a barrier; a new
- * thread is behind what made it. So that blocks are in no order, stacks are made before a grid, and used in turn. */
+/* The race detector takes a thread that gets the stack of an earlier one for the same thread, so it orders the new
+ * thread after the earlier one and after all threads that the earlier one met at a barrier. A thread with a new stack
+ * is ordered after its maker. So that blocks are in no order, stacks are made before a grid, and used in turn. */
 #define RACE_STACKS 512 /* and one for each thread of a block */
 #define MAX_SHARED 64
 #define N_TOGETHER 3 /* blocks that run in turns, where threads are shuffled */
@@ -89,9 +90,9 @@ struct Warp
 #endif
 };
 
-/* Addresses that stand for orders within a block, to the race detector, which forgets them when they are freed: nothing orders
- * one block behind another. Threads meet at two in turn: who goes on early, and comes to the next one, is not ordered before
- * those who are still to go on. */
+/* Addresses that mean orders within a block to the race detector, which forgets them when they are freed: nothing
+ * orders one block after another. Threads meet at two addresses in turn: a thread that goes on early and reaches the
+ * next address is not ordered before those that are still to go on. */
 struct Orders
 {
   char barriers[2], shared;
@@ -105,7 +106,7 @@ struct SharedArray
   size_t n_bytes;
 };
 
-/* Of a block that runs; several may run in turns. */
+/* The state of a block that runs; several blocks may run in turns. */
 struct Scheduler
 {
   Fiber fibers[MAX_THREADS];
@@ -148,7 +149,7 @@ struct Pool
 Pool *
 get_pool (void)
 {
-  static Pool *pool = new Pool (); /* threads may end behind everything else */
+  static Pool *pool = new Pool (); /* threads may end after everything else */
   return pool;
 }
 
@@ -285,7 +286,7 @@ to_fiber (Scheduler *self, Fiber *fiber)
       self->stacks.pop_front ();
 #if defined(__x86_64__)
       void **top = (void **) (fiber->stack.memory + STACK_BYTES) - 2;
-      *top = (void *) run_fiber; /* where the first switch returns to; the stack is then as behind a call */
+      *top = (void *) run_fiber; /* where the first switch returns to; the stack is then as after a call */
       fiber->sp = top - 6;
 #else
       getcontext (&fiber->context);
@@ -317,7 +318,7 @@ to_fiber (Scheduler *self, Fiber *fiber)
 }
 
 #if defined(SIMT_RACES)
-/* Of lanes that exchange with this mask; all of them have come as often, or are on their way. */
+/* The meeting of lanes that exchange with this mask; all of them have come as often, or are on their way. */
 unsigned
 find_meeting (const Warp *warp, unsigned mask)
 {
@@ -346,8 +347,8 @@ is_complete (const Scheduler *self, unsigned first, unsigned mask)
   return true;
 }
 
-/* Lets go on who waits for an exchange that is complete. What was brought is kept apart, since a lane may be at its next
- * exchange before another has read this one's. */
+/* Lets lanes go on that wait for an exchange that is complete. The values that lanes brought are kept apart, since a
+ * lane may be at its next exchange before another has read the values of this one. */
 bool
 complete_exchanges (Scheduler *self)
 {
@@ -594,7 +595,7 @@ simt_run_grid (const char *name, dim3 grid, dim3 block, SimtInvoke invoke, const
   unsigned n_running = 0;
   uint64_t next = 0;
 #if defined(SIMT_RACES)
-  const unsigned n_interleaved = 1; /* the detector sees blocks that run behind each other as if they ran at once */
+  const unsigned n_interleaved = 1; /* the detector sees blocks that run one after another as if they ran at once */
 #else
   const unsigned n_interleaved = order == SIMT_ORDER_SHUFFLED ? N_TOGETHER : 1;
 #endif

@@ -2,10 +2,10 @@
 #pragma once
 
 /* CUDA's language as host C++: the blocks of a grid run one after the other, the threads of a block as fibers, in an
- * order that is chosen at run time (see fake-cuda.h). Barriers and exchanges within a warp are points where fibers wait;
- * threads that miss one that others wait at are an error. Shared memory is allocated for each block, in its exact size, and
- * filled with NaN. The race detector in race/ is ThreadSanitizer, to which every fiber is a thread, and a barrier or an exchange an order
- * among those that wait at it: where one is missing there is a race. */
+ * order that is chosen at run time (see fake-cuda.h). Barriers and exchanges within a warp are points where fibers
+ * wait; threads that miss one that others wait at are an error. Shared memory is allocated for each block, in its exact
+ * size, and filled with NaN. The race detector in race/ is ThreadSanitizer, to which every fiber is a thread, and a
+ * barrier or an exchange an order among those that wait at it: where one is missing there is a race. */
 
 #include <cmath>
 #include <cstdint>
@@ -58,7 +58,7 @@ extern "C"
   const uint64_t *simt_exchange (unsigned mask, uint64_t value);
 }
 
-/* Of a kernel: the declaration is found again by every thread of a block. */
+/* Shared memory of a kernel: every thread of a block finds it again by the declaration. */
 #define SIMT_SHARED(type, name, count)                                                                                 \
   static const char name##_declaration = 0;                                                                            \
   type *name = (type *) simt_shared (&name##_declaration, sizeof (type) * (count), alignof (type))
@@ -159,7 +159,8 @@ __all_sync (unsigned mask, int predicate)
   return __ballot_sync (mask, predicate) == mask;
 }
 
-/* ThreadSanitizer knows no fences: there, additions behind one order what was written before them. */
+/* ThreadSanitizer knows no fences. For it, additions after a fence order the values that were written before the
+ * fence. */
 static inline void
 __threadfence (void)
 {
@@ -175,7 +176,7 @@ __threadfence_block (void)
 {
 }
 
-/* Puts `next` there, if what is there is still *old; else *old is what is there. */
+/* Puts `next` there, if the value there is still *old; else *old becomes the value there. */
 template <typename T>
 static inline bool
 simt_replace (T *address, T *old, T *next)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-device.h"
 
-/* Kernels in emulation are compiled so that a vector that begins at no multiple of its size ends the process, as it does on a GPU,
- * where processors of the host would read it. */
+/* Kernels in emulation are compiled so that a vector that begins at no multiple of its size ends the process, as it
+ * does on a GPU, where processors of the host would read it. */
 
 alignas (32) static float numbers[16];
 static volatile float sink;

@@ -37,7 +37,7 @@ test_kernels (void)
   cuda_check_end ();
 }
 
-/* Equal elements, and what is no number: the first or the last of them; all types. */
+/* Equal elements, and NaN: the first or the last of them; all types. */
 static void
 test_ties (void)
 {

@@ -11,8 +11,8 @@
 
 #include <math.h>
 
-/* Training of layers as exporters write those of BERT: queries, keys and values of products of their own, a mask of padding
- * that is fed, Dropout on probabilities. Heads are wide enough for cuDNN. */
+/* Training of layers as exporters write those of BERT: queries, keys and values of products of their own, a mask of
+ * padding that is fed, Dropout on probabilities. Heads are wide enough for cuDNN. */
 
 #define N_TOKENS 61
 #define WIDTH 32
@@ -127,7 +127,7 @@ make_feeds (guint seed)
 
 typedef struct
 {
-  const char *provider, *disabled; /* passes beside pack-linear */
+  const char *provider, *disabled; /* passes in addition to pack-linear */
   OrtrainPrecision precision;
   guint level;
   const char *frozen; /* pattern, or NULL */
@@ -228,7 +228,8 @@ compare_losses (const Result *a, const Result *b, double limit)
     g_assert_cmpfloat_with_epsilon (a->losses[s], b->losses[s], limit * fabs (b->losses[s]));
 }
 
-/* The backward pass reads y of the forward pass, which is kept for the gradient of a weight, instead of computing it again. */
+/* The backward pass reads y of the forward pass, which is kept for the gradient of a weight, instead of computing it
+ * again. */
 static void
 test_reuse (gconstpointer data)
 {
@@ -251,7 +252,8 @@ test_reuse (gconstpointer data)
   compare_losses (&a, &c, 2e-2);
 }
 
-/* One product for queries, keys and values: with dropout and without, where layers run again, and where weights are frozen. */
+/* One product for queries, keys and values: with dropout and without, where layers run again, and where weights are
+ * frozen. */
 static void
 test_packed (gconstpointer data)
 {
@@ -315,7 +317,7 @@ measure_distance (const Result *a, const Result *b)
   return most;
 }
 
-/* On tensor cores what is kept is what the CPU keeps, whatever runs again, and in the order of keys too. */
+/* On tensor cores, dropout keeps the same elements as on the CPU, whatever runs again, and in the order of keys too. */
 static void
 test_dropout (gconstpointer data)
 {
@@ -362,7 +364,8 @@ test_fed_ratio (void)
     }
 }
 
-/* What goes on from a checkpoint keeps what the training would have kept that wrote it; each step keeps something else. */
+/* What goes on from a checkpoint keeps what the training would have kept that wrote it; each step keeps something
+ * else. */
 static void
 test_resumed (void)
 {
@@ -467,8 +470,8 @@ damage (const char *folder)
     }
 }
 
-/* What cuDNN has compiled is not compiled again by a second process, whose losses are the same. What is damaged, of another
- * version of the library or of another device, or refused, is compiled again, and kept anew. */
+/* Plans that cuDNN has compiled are not compiled again by a second process, whose losses are the same. A plan that is
+ * damaged, of another version of the library or of another device, or refused, is compiled again, and kept anew. */
 static void
 test_compiled (void)
 {

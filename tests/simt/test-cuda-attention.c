@@ -165,7 +165,7 @@ static const OrtrainGradientCase library_cases[] = {
   { "PackedAttention", "f[2,3,3,1,8];d[2,1,1,3]{0,0.5,-1,0,0,-1e38}", "scale=0.7f", OURS },
 };
 
-/* The same with dropout: what is kept is the same everywhere. */
+/* The same with dropout, which keeps the same elements everywhere. */
 static const OrtrainGradientCase library_dropout_cases[] = {
   { "Attention", "f[4,2,64,16];f[4,2,64,16];f[4,2,64,16];_;_;d{0.3};b{1}", "scale=0.25f forward_node=9", OURS },
   { "Attention", "f[2,33,2,16];f[2,40,2,16];f[2,40,2,8];_;_;d{0.5};b{1}", "scale=0.25f packed=15", OURS },
@@ -183,7 +183,7 @@ static const OrtrainGradientCase library_dropout_cases[] = {
   { "Attention", "f[1,2,3,8];f[1,2,7,8];f[1,2,7,8];_;_;_;b{1}", "scale=0.5f", OURS },
 };
 
-/* What is kept of 8 heads takes 64 KiB. Masks of samples, of heads, of both; parts of one operand. */
+/* The matrix of kept elements of 8 heads takes 64 KiB. Masks of samples, of heads, of both; parts of one operand. */
 static const OrtrainGradientCase slice_cases[] = {
   { "Attention", "f[4,2,64,16];f[4,2,64,16];f[4,2,64,16];_;_;d{0.3};b{1}", "scale=0.25f", OURS },
   { "Attention", "f[4,64,2,8];f[4,64,2,8];f[4,64,2,8];c[4,1,1,64];_;d{0.3};b{1}", "scale=0.25f packed=15", OURS },
@@ -207,8 +207,9 @@ copy_as (OrtrainTensor *x, OrtrainDType rounded, OrtrainDType stored)
   return ortrain_tensor_copy (wide, NULL);
 }
 
-/* One run of a node in 16 bits with the row statistics in float32, as models have it; in float64 on the host if provider is
- * NULL. forward: for the gradient, what its inputs y and lse come from. gives_y: to a gradient that can do without. */
+/* One run of a node in 16 bits with the row statistics in float32, as models have it; in float64 on the host if
+ * provider is NULL. forward: for the gradient, what its inputs y and lse come from. gives_y: to a gradient that can do
+ * without. */
 static void
 run_as (KernelRun *run, const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *const *out,
         OrtrainDType dtype, const KernelRun *forward, gboolean gives_y, OrtrainProvider *provider)
@@ -246,7 +247,8 @@ run_as (KernelRun *run, const OrtrainNode *node, OrtrainTensor *const *in, Ortra
   g_assert_no_error (error);
 }
 
-/* Of operands of products, and of results, on the way through cuDNN's graphs: y, p, dp and what comes of them. */
+/* The number of roundings of operands of products, and of results, on the way through cuDNN's graphs: y, p, dp and the
+ * values that are computed from them. */
 #define ROUNDINGS 5
 
 /* tolerance: of the largest element */
@@ -319,7 +321,8 @@ run_library (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *c
     }
 }
 
-/* slices: that each run has to be made of, where only so much workspace is there that the device must have memory_limit. */
+/* slices: that each run has to be made of, where only so much workspace is there that the device must have
+ * memory_limit. */
 static void
 check_library_of (const OrtrainGradientCase *some, guint n_cases, gboolean deterministic, guint64 memory_limit,
                   guint64 slices)
@@ -379,7 +382,8 @@ test_slices (void)
                         limits[i].slices);
 }
 
-/* Prepared, not run: whether cuDNN computes attention with dropout of so many queries and keys, forward and backward. */
+/* Prepared, not run: whether cuDNN computes attention with dropout of so many queries and keys, forward and
+ * backward. */
 static gboolean
 is_of_library (OrtrainProvider *provider, gint64 length, gboolean backward)
 {
@@ -418,7 +422,7 @@ is_of_library (OrtrainProvider *provider, gint64 length, gboolean backward)
   if (setup.constants_free != NULL)
     setup.constants_free (setup.constants);
   const gboolean is = ortrain_counters_get ("cuda", "dnn-fallbacks") == before;
-  if (is) /* the matrix of what is kept, of one head at least */
+  if (is) /* the matrix of kept elements, of one head at least */
     g_assert_cmpuint (setup.workspace_bytes, >=, (gsize) (2 * length * length));
   return is;
 }
@@ -442,7 +446,8 @@ test_long (void)
     }
 }
 
-/* cuDNN's sums of dq are in an order of chance, which is faster and takes less workspace, unless the same bits are asked for. */
+/* cuDNN's sums of dq are in an order of chance, which is faster and takes less workspace, unless the same bits are
+ * asked for. */
 static void
 test_order (void)
 {
@@ -495,8 +500,8 @@ make_lse (void)
   return lse;
 }
 
-/* Scores are 0, v is the identity: y is what is kept, times 1 / (1 - ratio) / SIDE. backward: dv, of a gradient that is the
- * identity: the same, transposed. factors: [PAIRS, SIDE, SIDE], those of what is kept. */
+/* Scores are 0, v is the identity: y is the matrix of kept elements, times 1 / (1 - ratio) / SIDE. backward: dv, of a
+ * gradient that is the identity: the same, transposed. factors: [PAIRS, SIDE, SIDE], those of kept elements. */
 static void
 draw (OrtrainProvider *provider, const Draw *of, gboolean backward, gboolean constant, double *factors)
 {
@@ -550,8 +555,8 @@ count_differences (const double *a, const double *b)
   return n;
 }
 
-/* As many are kept as should be, and scaled; both directions, the CPU, and whatever limit of the workspace keep the same;
- * other steps, nodes and seeds keep others. */
+/* As many are kept as should be, and scaled; both directions, the CPU, and whatever limit of the workspace keep the
+ * same; other steps, nodes and seeds keep others. */
 static void
 test_kept (void)
 {
@@ -611,7 +616,7 @@ test_kept (void)
       }
 }
 
-/* What y is good for, and what takes none: the pass that gives it asks. */
+/* The cases in which a kernel takes y, and those in which none does: the pass that gives it asks. */
 static void
 test_takes_y (void)
 {

@@ -76,8 +76,8 @@ make_positive (gint64 n, guint seed)
   return tensor;
 }
 
-/* The gradient through Relu beside that of Relu and that of the normalization, node by node: the same bits, as what Relu's
- * gradient writes is zero, or what it reads. */
+/* The gradient through Relu, compared with the gradient of Relu and that of the normalization, node by node: the same
+ * bits, because each element that Relu's gradient writes is zero, or the element that it reads. */
 static void
 compare_relu (OrtrainProvider *cuda, const Shape *shape, OrtrainDType dtype)
 {

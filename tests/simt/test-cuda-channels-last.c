@@ -8,8 +8,8 @@
 
 #include <glib/gstdio.h>
 
-/* Training of convolutional networks with channels last, on the emulated device: beside the same without the pass that chooses the
- * layout, and beside the CPU. In 16 bits; float32 stays as ONNX has it. */
+/* Training of convolutional networks with channels last, on the emulated device: compared with the same without the
+ * pass that chooses the layout, and with the CPU. In 16 bits; float32 stays as ONNX has it. */
 
 #define PASS "put-channels-last"
 #define N_STEPS 8
@@ -155,7 +155,7 @@ test_gradients (gconstpointer data)
   g_assert_cmpfloat (worst, <=, c->limit);
 }
 
-/* The operators beside their bodies, which are transpositions around those of ONNX. */
+/* The operators compared with their bodies, which are transpositions around those of ONNX. */
 static void
 test_bodies (void)
 {
@@ -247,7 +247,8 @@ load_graph (const char *path)
   return g_object_ref (graph);
 }
 
-/* Evaluation gives what it gives in ONNX's order, and what is exported has the nodes and shapes of the user's own file. */
+/* Evaluation gives the same outputs as in ONNX's order, and the exported model has the nodes and shapes of the user's
+ * own file. */
 static void
 test_export (gconstpointer data)
 {
@@ -286,7 +287,7 @@ test_export (gconstpointer data)
 
 /* ---- memory ---- */
 
-/* The same bits at every budget, and with micro-batches; what is planned is what is taken. */
+/* The same bits at every budget, and with micro-batches; the memory that is taken is the memory that was planned. */
 static void
 test_budgets (gconstpointer data)
 {

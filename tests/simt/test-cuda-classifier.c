@@ -50,7 +50,7 @@ make_labels (gint64 wrong)
   return labels;
 }
 
-/* Of all operands of one type of 16 bits, with sums in float32, as mixed precision has them. */
+/* Runs the node with all operands of one type of 16 bits, with sums in float32, as mixed precision has them. */
 static void
 run_half (KernelRun *run, OrtrainDType dtype, OrtrainProvider *provider, gboolean inplace, gint64 wrong)
 {

@@ -6,8 +6,8 @@
 
 #include "core/ortrain-counters-private.h"
 
-/* Convolutions through cuDNN's graphs, and the plain kernels where those are refused: float64, operands of several types,
- * pads that differ before and behind. */
+/* Convolutions through cuDNN's graphs, and the plain kernels where those are refused: float64, operands of several
+ * types, pads that differ before and after. */
 
 static const OrtrainGradientCase cases[] = {
   { "Conv", "f[2,2,5];f[3,2,3];f[3]" },
@@ -146,8 +146,8 @@ init_grad_weight (KernelRun *run, const WeightShape *s, OrtrainDType dtype, Ortr
   kernel_run_add_output (run, result, s->w, 4);
 }
 
-/* The gradient of weights in float32 from operands in bfloat16: the library computes it in bfloat16, without a copy of the
- * operands, and one kernel widens it, and adds it to what is there. */
+/* The gradient of weights in float32 from operands in bfloat16: the library computes it in bfloat16, without a copy of
+ * the operands, and one kernel widens it, and adds it to the gradient that is already there. */
 static void
 test_narrow_weights (void)
 {
@@ -292,7 +292,8 @@ compare_layouts (OrtrainProvider *cuda, const LastShape *s, guint kind, OrtrainD
     kernel_run_clear (&runs[last]);
 }
 
-/* The same bits in both layouts: by the library, and by the plain kernels, of float64 and where all engines are refused. */
+/* The same bits in both layouts: by the library, and by the plain kernels, of float64 and where all engines are
+ * refused. */
 static void
 test_channels_last (void)
 {

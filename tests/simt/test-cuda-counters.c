@@ -6,8 +6,8 @@
 #include "core/ortrain-counters-private.h"
 #include "provider/ortrain-provider-private.h"
 
-/* What the provider says of the way that it took, on a device as in emulation: results are the same if a slower kernel has taken
- * the place of a library. */
+/* What the provider says of the way that it took, on a device as in emulation: results are the same if a slower kernel
+ * has taken the place of a library. */
 
 static guint64
 count (const char *name)
@@ -36,7 +36,8 @@ train (const char *fixture, OrtrainPrecision precision, guint n_steps, GError **
   return session != NULL;
 }
 
-/* Every operation that is for a library goes to it, products with what follows in the same call, and steps are graphs. */
+/* Every operation that is for a library goes to it, products with what follows in the same call, and steps are
+ * graphs. */
 static void
 test_fast (gconstpointer fixture)
 {
@@ -95,7 +96,8 @@ test_refused_in_process (gconstpointer data)
   g_assert_nonnull (strstr (error->message, "ORTRAIN_CUDA_STRICT"));
 }
 
-/* What a library refuses is counted and computed in another way; a strict provider says so instead. */
+/* A call that a library refuses is counted and computed in another way; a strict provider fails with an error
+ * instead. */
 static void
 test_refused (gconstpointer data)
 {

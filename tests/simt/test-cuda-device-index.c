@@ -75,8 +75,8 @@ assert_same (const Training *a, const Training *b)
   test_assert_same_bits (a->state, b->state);
 }
 
-/* Two sessions at once, each on its device, twice: products, convolutions and attention have plans of their own there, which
- * the second round finds. */
+/* Two sessions at once, each on its device, twice: products, convolutions and attention have plans of their own there,
+ * which the second round finds. */
 static void
 test_sessions (gconstpointer data)
 {

@@ -7,8 +7,8 @@
 #include "session/fixture.h"
 #include "simt/fake-cuda.h"
 
-/* How engines of cuDNN are chosen: the first that can be made, or the fastest of all; and that files remember what cuDNN and
- * cuBLASLt have chosen. */
+/* How engines of cuDNN are chosen: the first that can be made, or the fastest of all; and that files remember what
+ * cuDNN and cuBLASLt have chosen. */
 
 static char *folder;
 
@@ -166,7 +166,7 @@ run_part (const char *part)
   g_unsetenv ("ORTRAIN_TEST_PART");
 }
 
-/* Nothing is measured, and what is written are the answers of the heuristics. */
+/* Nothing is measured, and the answers of the heuristics are written. */
 static void
 test_first (void)
 {

@@ -4,14 +4,14 @@
 #include "plan/ortrain-memory-plan-private.h"
 #include "plan/ortrain-plan-tables-private.h"
 
-/* Einsum on the device, which has no kernel for it: its body and that of its gradient, in products, sums and moves, beside the
- * CPU's loops. Nothing of it runs on the host. */
+/* Einsum on the device, which has no kernel for it: its body and that of its gradient, in products, sums and moves,
+ * compared with the CPU's loops. Nothing of it runs on the host. */
 
 typedef struct
 {
   const char *equation;
   guint n;
-  gint64 dims[3][5]; /* of operands, behind their rank */
+  gint64 dims[3][5]; /* of operands, after their rank */
   gint64 out[5];     /* the same of the result */
 } Case;
 

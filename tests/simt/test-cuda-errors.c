@@ -8,8 +8,8 @@
 
 #include <dlfcn.h>
 
-/* What can fail on a GPU, on the emulated one: memory that does not suffice, a device that is lost in the middle of a step,
- * libraries that are missing or of another version, calls that cannot be captured. */
+/* What can fail on a GPU, on the emulated one: memory that does not suffice, a device that is lost in the middle of a
+ * step, libraries that are missing or of another version, calls that cannot be captured. */
 
 static const OrtrainLibraryFunctions functions = {
   .device_error_quark = ortrain_device_error_quark,
@@ -40,8 +40,8 @@ assert_near (double loss, double want)
   g_assert_cmpfloat_with_epsilon (loss, want, 1e-5 * fabs (want));
 }
 
-/* Every allocation fails in turn, and all after it. The error says what was asked for and what there is; the session, where
- * there is one, trains as if nothing had been when there is memory again. */
+/* Every allocation fails in turn, and all after it. The error names the allocation that failed and the bytes that are
+ * available; the session, where there is one, trains as if nothing had happened when there is memory again. */
 static void
 test_allocations (void)
 {
@@ -85,7 +85,7 @@ test_allocations (void)
   g_assert_cmpuint (n_arenas, ==, 1);
 }
 
-/* A device that is too small: the error says what is needed, by its kinds, and what there is. */
+/* A device that is too small: the error gives the bytes that are needed, by kind, and those that are available. */
 static void
 test_small_device (void)
 {
@@ -162,8 +162,8 @@ test_lost (gconstpointer data)
     }
 }
 
-/* With a wait after each call, the error names the node and the step where it is of a kernel: most of what runs on a device
- * is, the rest are copies between steps. */
+/* With a wait after each call, the error names the node and the step where it comes from a kernel: most operations on a
+ * device are kernels, the rest are copies between steps. */
 static void
 test_blocking (void)
 {
@@ -226,7 +226,8 @@ run_copy (const OrtrainKernelCall *call)
   copy->provider->klass->copy (copy->provider, call->context->stream, copy->device, copy->host, copy->n_bytes, &error);
 }
 
-/* What copies from the host's ordinary memory cannot be a graph: the calls run each time instead, and read it each time. */
+/* What copies from the host's ordinary memory cannot be a graph: the calls run each time instead, and read it each
+ * time. */
 static void
 test_capture (gconstpointer data)
 {
@@ -423,7 +424,7 @@ test_missing (void)
   g_assert_no_error (error);
 }
 
-/* Where there is none, its place says why; the others keep theirs. */
+/* Where a library is missing, its place in the text says why; the others keep their places. */
 static void
 describe_libraries (void)
 {

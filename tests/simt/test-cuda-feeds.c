@@ -4,8 +4,8 @@
 
 #include "tensor/ortrain-tensor-private.h"
 
-/* Feeds on their way to the device: from two pieces of page-locked memory in turn, on a stream of their own, submitted while
- * the step before is still under way; and that step has its own numbers all the same. */
+/* Feeds on their way to the device: from two pieces of page-locked memory in turn, on a stream of their own, submitted
+ * while the step before is still under way; and that step has its own numbers all the same. */
 
 #define N_WARM 6 /* until both pieces have been used, and the graph is made */
 #define N_ROUNDS 4
@@ -137,7 +137,7 @@ test_ahead (gconstpointer data)
   submit (ahead, model, step++, feeds);
   submit (ahead, model, step++, feeds);
   g_assert_false (ortrain_fake_cuda_release ());
-  /* the same bits as with a device that is never behind */
+  /* the same bits as with a device that is never late */
   for (guint s = 0; s < step; s++)
     {
       submit (in_time, model, s, own_feeds);
@@ -149,7 +149,8 @@ test_ahead (gconstpointer data)
   test_assert_same_bits (a, b);
 }
 
-/* The device copies the feeds of a step while it has not even begun to compute the one before: they have two places there, too. */
+/* The device copies the feeds of a step while it has not even begun to compute the one before: they have two places
+ * there, too. */
 static void
 test_beside (gconstpointer data)
 {
@@ -168,7 +169,7 @@ test_beside (gconstpointer data)
   const OrtrainFakeCudaCounts before = ortrain_fake_cuda_get_counts ();
   for (guint round = 0; round < N_ROUNDS; round++)
     {
-      submit (ahead, model, step++, feeds); /* behind an evaluation, copies wait */
+      submit (ahead, model, step++, feeds); /* after an evaluation, copies wait */
       ortrain_fake_cuda_drain ();
       ortrain_fake_cuda_hold_graphs ();
       submit (ahead, model, step++, feeds);

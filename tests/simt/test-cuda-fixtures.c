@@ -6,9 +6,10 @@
 #include "plan/ortrain-memory-plan-private.h"
 #include "plan/ortrain-plan-tables-private.h"
 
-/* Every model of data/fixtures trained on the emulated device, beside the CPU: the same losses to 1e-5 of the first; to
- * 1e-4 on a GPU, whose libraries add in orders of their own. The whole provider runs, but for NVIDIA's own code. Later in a curve, the roundings of all steps before have added up, in
- * some models (batch normalization of small batches) faster than in others. In bfloat16, beside what PyTorch computed in float64. */
+/* Every model of data/fixtures trained on the emulated device, compared with the CPU: the same losses to 1e-5 of the
+ * first; to 1e-4 on a GPU, whose libraries add in orders of their own. The whole provider runs, except for NVIDIA's own
+ * code. Later in a curve, the roundings of all steps before have added up, in some models (batch normalization of small
+ * batches) faster than in others. In bfloat16, compared with the losses that PyTorch computed in float64. */
 
 #define LOSS_LIMIT (ortrain_fake_cuda_is_in_use () ? 1e-5 : 1e-4)
 #define N_EARLY 8
@@ -38,7 +39,7 @@ step (OrtrainTrainingSession *session, TestModel *model, guint s)
   return loss;
 }
 
-/* What has no kernel on the device. */
+/* Prints the operators that have no kernel on the device. */
 static void
 tell_host_steps (const char *name, OrtrainTrainingSession *session)
 {
@@ -59,7 +60,7 @@ tell_host_steps (const char *name, OrtrainTrainingSession *session)
 
 static const char *const kinds[] = { "sgd", "adamw" };
 
-/* What is compared of a curve. */
+/* The number of steps of a curve that are compared. */
 static gint64
 get_n_steps (OrtrainTensor *curve)
 {
@@ -95,9 +96,9 @@ test_fixture (gconstpointer data)
                   N_EARLY, late);
 }
 
-/* Curves that grow what rounding does from step to step, batch normalization of small batches with SGD above all, leave what
- * float64 computes whatever the device: where bfloat16 on the CPU is half as far off as is allowed, nothing is compared any
- * more. */
+/* Curves that grow what rounding does from step to step, batch normalization of small batches with SGD above all, leave
+ * what float64 computes whatever the device: where bfloat16 on the CPU is half as far off as is allowed, nothing is
+ * compared any more. */
 static void
 test_bf16 (gconstpointer data)
 {
@@ -142,7 +143,7 @@ count_steps (OrtrainTrainingSession *session, const char *op_type)
   return n;
 }
 
-/* What only this provider has a kernel for beside its body: gradients to the rounding of sums. */
+/* An operator that only this provider has a kernel for, compared with its body: gradients to the rounding of sums. */
 static void
 test_body (gconstpointer data)
 {

@@ -71,7 +71,7 @@ test_gather_grad (void)
   check_gather_grad (1, 5, 64, draw (128, 2, 3));
   check_gather_grad (1, 5, 3, draw (1000, 1, 3)); /* too many to be sorted by one thread */
   check_gather_grad (1, 31, 768, draw (65, -31, 31));
-  check_gather_grad (3, 10000, 2, draw (100, 0, 7)); /* few beside the places */
+  check_gather_grad (3, 10000, 2, draw (100, 0, 7)); /* few indices compared with the places */
   check_gather_grad (1, 1, 64, draw (1, 0, 1));
   cuda_check_end ();
 }

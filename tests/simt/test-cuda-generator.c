@@ -70,7 +70,7 @@ test_shape (void)
     }
 }
 
-/* Of a value, in elements of all sizes and in odd numbers. */
+/* A fill with a value, in elements of all sizes and in odd numbers. */
 static void
 test_fill (void)
 {

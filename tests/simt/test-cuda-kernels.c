@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-/* What runs where: both providers are asked about every operator. `--print` writes doc/cuda-kernels.md (tools/cuda-kernels);
- * without it, that file has to say the same, up to what is written by hand. */
+/* Which provider runs which operator: both providers are asked about every operator. `--print` writes
+ * doc/cuda-kernels.md (tools/cuda-kernels); without it, that file has to say the same, up to the part that is written
+ * by hand. */
 
 static const OrtrainDType types[] = {
   ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_FLOAT16, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT64, ORTRAIN_DTYPE_INT64,

@@ -9,9 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-/* How many launches a layer of GPT-2 costs: a model is trained with two layers and with three, and what the third one adds
- * is counted, phase by phase. Fills, and copies within the device, count too. And that an update is one launch, whatever the
- * number of parameters. */
+/* How many launches a layer of GPT-2 costs: a model is trained with two layers and with three, and the launches that
+ * the third one adds are counted, phase by phase. Fills, and copies within the device, count too. And that an update is
+ * one launch, whatever the number of parameters. */
 
 #define N_TOKENS 67
 #define N_POSITIONS 24
@@ -366,8 +366,8 @@ typedef struct
   guint most_forward, most_backward;
 } Case;
 
-/* GPT-2 has Gelu with tanh, which cuBLASLt computes with the product. The builder's is exact, which it cannot: a launch of
- * its own, and one more where it is computed again for its gradient. */
+/* GPT-2 has Gelu with tanh, which cuBLASLt computes with the product. The builder's is exact, which it cannot: a launch
+ * of its own, and one more where it is computed again for its gradient. */
 static const Case cases[] = {
   { "/cuda-launches/gpt2/float32", build_exported, ORTRAIN_PRECISION_F32, 7, 13 },
   { "/cuda-launches/gpt2/bfloat16", build_exported, ORTRAIN_PRECISION_BF16, 7, 13 },
@@ -430,7 +430,7 @@ make_updated (OrtrainGraphBuilder *builder, const UpdateCase *c, OrtrainImmediat
   return session;
 }
 
-/* Of launches in a text that has a name in each line. */
+/* The number of launches with the name, in a text that has a name in each line. */
 static guint
 count_named (const char *text, const char *name)
 {
@@ -487,7 +487,7 @@ test_update (gconstpointer data)
   g_autoptr (OrtrainTensorDict) parameters = train (session, text);
   const guint n = ortrain_tensor_dict_get_size (parameters);
   g_assert_cmpuint (n, >=, c->n_tensors);
-  if (c->max_norm == 0) /* updates that are apart, each behind its gradients, have the same bits */
+  if (c->max_norm == 0) /* updates that are apart, each after its gradients, have the same bits */
     {
       g_autoptr (OrtrainTrainingSession) apart = make_updated (builder, c, ORTRAIN_IMMEDIATE_UPDATES_ON);
       g_autoptr (OrtrainTensorDict) same = train (apart, others);
@@ -507,7 +507,8 @@ test_update (gconstpointer data)
     }
 }
 
-/* A Trainer keeps gradients where the device has room for them; then an update is one launch. memory: of the device, 0: all. */
+/* A Trainer keeps gradients where the device has room for them; then an update is one launch. memory: of the device, 0:
+ * all. */
 static void
 test_room (gconstpointer data)
 {
@@ -541,14 +542,15 @@ test_room (gconstpointer data)
     g_assert_cmpuint (count_named (text, "update"), >, 1);
 }
 
-/* Updates that are apart, of more large tensors than an element-wise kernel has operands: what they break is joined. */
+/* Updates that are apart, of more large tensors than an element-wise kernel has operands: their reports of broken
+ * parameters are joined. */
 static void
 test_large (void)
 {
   enum
   {
     N_WEIGHTS = 41,
-    SIDE = 260 /* larger than what is updated together */
+    SIDE = 260 /* larger than tensors that are updated together */
   };
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainGraphBuilder) b = ortrain_graph_builder_new ("deep");
@@ -575,7 +577,7 @@ test_large (void)
   g_assert_true (ortrain_training_session_optimizer_step (session, &error));
 }
 
-/* What an update breaks is named, whichever node of the launch moves it. */
+/* A parameter that an update breaks is named, whichever node of the launch moves it. */
 static void
 test_broken (void)
 {

@@ -120,7 +120,7 @@ run_forward (OrtrainProvider *cuda, const Shape *s, OrtrainDType dtype, OrtrainD
         check (call.outputs[has_gelu ? 1 : 0], i * s->n + j, sum, magnitude, s->k);
         if (!has_gelu)
           continue;
-        /* of what is kept, or of what it was before it was rounded; the slope is at most 1.13 */
+        /* of the value that is kept, or of that value before it was rounded; the slope is at most 1.13 */
         const double kept = ortrain_tensor_get_scalar (call.outputs[1], i * s->n + j);
         const double y = ortrain_tensor_get_scalar (call.outputs[0], i * s->n + j);
         const double unit = result == ORTRAIN_DTYPE_BFLOAT16  ? 0x1p-8
@@ -170,7 +170,7 @@ run_backward (OrtrainProvider *cuda, const Shape *s, OrtrainDType dtype, Ortrain
             magnitude += fabs (x * w);
           }
         const double found = ortrain_tensor_get_scalar (call.outputs[0], i * s->n + j);
-        /* behind the product, dy · w has been rounded before */
+        /* after the product, dy · w has been rounded before */
         if (!(fabs (found - sum * slope) <=
               2.2 * unit * fabs (sum) + (double) (s->k + 4) * 0x1p-23 * magnitude + 0x1p-24))
           g_error ("element %d is %.9g, %.9g is right", (int) (i * s->n + j), found, sum * slope);
@@ -262,7 +262,8 @@ typedef struct
   gint64 least_blocks, n_ranges; /* 1: one kernel does it all */
 } SumCase;
 
-/* dy has small whole numbers, whose sums are exact in any order; db is added to. Threads and blocks run in several orders. */
+/* dy has small whole numbers, whose sums are exact in any order; db is added to. Threads and blocks run in several
+ * orders. */
 static void
 run_sums (OrtrainProvider *cuda, const SumCase *c, OrtrainDType dtype, OrtrainDType result)
 {
@@ -319,8 +320,8 @@ run_sums (OrtrainProvider *cuda, const SumCase *c, OrtrainDType dtype, OrtrainDT
   g_unsetenv ("ORTRAIN_SIMT_ORDER");
 }
 
-/* Sums of rows where the library has none: by many blocks, whatever the number of columns; rows that do not begin at multiples
- * of 16 bytes, or of 4. */
+/* Sums of rows where the library has none: by many blocks, whatever the number of columns; rows that do not begin at
+ * multiples of 16 bytes, or of 4. */
 static void
 test_sums (void)
 {

@@ -66,7 +66,7 @@ close_device (Fixture *self)
   ortrain_provider_unref (self->provider);
 }
 
-/* What is written to new memory at once stays, whatever the device does after. */
+/* Data that is written to new memory at once stays, whatever the device does after. */
 static void
 test_written (void)
 {
@@ -91,7 +91,7 @@ test_written (void)
   close_device (&f);
 }
 
-/* What nobody has written is zero for the first who reads it. */
+/* Memory that nobody has written is zero for the first who reads it. */
 static void
 test_clear (void)
 {

@@ -3,9 +3,9 @@
 #include "ops/kernel-run.h"
 #include "simt/fake-cuda.h"
 
-/* PackedLinear and its gradients on the emulated device, with weights, biases and gradients in different places: what is
- * computed does not depend on where they are, and the number of products does. All numbers are small and whole: results are exact
- * in all types. */
+/* PackedLinear and its gradients on the emulated device, with weights, biases and gradients in different places: the
+ * results do not depend on the places, and the number of products does. All numbers are small and whole: results are
+ * exact in all types. */
 
 #define N_PARTS 3
 

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Queries, keys and values of BERT and ViT, as PyTorch's exporter writes them: three products of one value, with a weight and
- * a bias each. What a layer costs is counted, as in test-cuda-launches.c, with one product for the three and without; losses and
- * parameters are the same. */
+/* Queries, keys and values of BERT and ViT, as PyTorch's exporter writes them: three products of one value, with a
+ * weight and a bias each. The launches of a layer are counted, as in test-cuda-launches.c, with one product for the
+ * three and without; losses and parameters are the same. */
 
 #define N_CLASSES 7
 #define N_POSITIONS 16
@@ -331,8 +331,8 @@ test_counts (gconstpointer data)
 
 /* ---- values ---- */
 
-/* As without the pass, and as the CPU; where gradients are accumulated, and where each update follows its gradient; and by
- * the operators' bodies. */
+/* As without the pass, and as the CPU; where gradients are accumulated, and where each update follows its gradient; and
+ * by the operators' bodies. */
 static void
 test_values (gconstpointer data)
 {

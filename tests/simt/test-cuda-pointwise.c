@@ -6,8 +6,8 @@
 
 #include "transform/ortrain-fuse-elementwise-private.h"
 
-/* Every element-wise operator in the floating types; integers of all types and conversions, which must have the CPU's bits;
- * numbers that are none; and fused chains, which must have the bits of their operators one by one. */
+/* Every element-wise operator in the floating types; integers of all types and conversions, which must have the CPU's
+ * bits; numbers that are none; and fused chains, which must have the bits of their operators one by one. */
 
 static const OrtrainGradientCase cases[] = {
   { "Add", "f[1];f[1]" },
@@ -299,8 +299,8 @@ test_casts (void)
   ortrain_provider_unref (cuda);
 }
 
-/* All numbers of 16 bits, and what rounds to them: each of them, the numbers of float32 next to it, those in the middle between two
- * and next to that. Whole vectors, and a rest. */
+/* All numbers of 16 bits, and what rounds to them: each of them, the numbers of float32 next to it, those in the middle
+ * between two and next to that. Whole vectors, and a rest. */
 static void
 test_conversions (void)
 {
@@ -339,7 +339,7 @@ test_conversions (void)
   ortrain_provider_unref (cuda);
 }
 
-/* Where, Equal and Clip of types that are not float32; comparisons of what is no number. */
+/* Where, Equal and Clip of types that are not float32; comparisons of NaN. */
 static void
 test_choices (void)
 {
@@ -550,7 +550,8 @@ typedef struct
   guint64 blocks;
 } WidthCase;
 
-/* A thread has four elements, and eight of those with 16 bits, unless an operand repeats along rows that eight does not divide. */
+/* A thread has four elements, and eight of those with 16 bits, unless an operand repeats along rows that eight does not
+ * divide. */
 static void
 test_widths (void)
 {

@@ -21,7 +21,7 @@ typedef struct
 {
   OrtrainConvAlgoSearch search;
   gboolean deterministic;
-  gint64 m; /* each test has a product of its own: what was the fastest is known to the process */
+  gint64 m; /* each test has a product of its own: the process knows the fastest algorithm of a product */
   gboolean accumulates;
 } Run;
 
@@ -104,7 +104,7 @@ test_timed (void)
   check (&run, 0, counts.n_timed > 0 ? 1 : 0); /* a second session knows it, with a cache on the disk or without */
 }
 
-/* What a gradient is added to is there once, however often the product is timed. */
+/* The value that a gradient is added to is in the sum once, however often the product is timed. */
 static void
 test_accumulated (void)
 {
@@ -140,8 +140,8 @@ test_remembered (void)
   g_unsetenv ("ORTRAIN_TEST_PART");
 }
 
-/* Training: timed in the first step, whose calls are submitted one by one, and never in a graph; losses are those of a session
- * that times nothing, and the plan has the same steps. */
+/* Training: timed in the first step, whose calls are submitted one by one, and never in a graph; losses are those of a
+ * session that times nothing, and the plan has the same steps. */
 static void
 test_session (void)
 {

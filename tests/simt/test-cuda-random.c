@@ -35,7 +35,7 @@ test_kernels (void)
   cuda_check_end ();
 }
 
-/* A ratio that is none is a fault with its bits. */
+/* A ratio that is not valid is a fault with its bits. */
 static void
 test_ratio (void)
 {

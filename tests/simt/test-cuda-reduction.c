@@ -2,7 +2,8 @@
 #include "simt/cuda-kernel-check.h"
 #include "simt/cuda-same-bits.h"
 
-/* Rows and columns, in one block and in several, with packs of elements and without; integers; the gradient of a product. */
+/* Rows and columns, in one block and in several, with packs of elements and without; integers; the gradient of a
+ * product. */
 
 static const OrtrainGradientCase cases[] = {
   { "ReduceSum", "f[2,3,4];i[1]{1}" },
@@ -115,7 +116,7 @@ test_integers (void)
   ortrain_provider_unref (cuda);
 }
 
-/* Infinities, and what is no number. */
+/* Infinities, and NaN. */
 static void
 test_special (void)
 {

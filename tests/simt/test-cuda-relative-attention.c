@@ -16,7 +16,7 @@ static const OrtrainGradientCase cases[] = {
     "scale=0.5f key_scale=0.5f masked_value=-3.4e38f fill=1", OURS },
   { "RelativeAttention", "f[2,1,3,4];f[2,1,2,4];f[2,1,2,4];_;f[1,1,9,4];_;i[4]{3,4,4,6};c[2,1,1,2]",
     "scale=0.5f query_scale=0.5f", OURS },
-  /* a vector beside a matrix */
+  /* a vector next to a matrix */
   { "RelativeAttention", "f[1,2,3,4];f[1,2,2,4];f[1,2,2,5];f[1,2,3,4];f[1,2,4,4];i[4]{2,1,1,0};i[2,3]{3,1,2,0,3,-1}",
     "scale=0.5f key_scale=0.4f query_scale=0.7f", OURS },
   { "RelativeAttention", "f[1,2,3,4];f[1,2,2,4];f[1,2,2,5];f[1,2,4,4];f[1,2,3,4];i[3,2]{2,1,1,0,-1,1};i[4]{2,1,1,0}",
@@ -83,7 +83,7 @@ add_positions (CudaNode *node, const Shape *shape, gint64 limit)
                                                     (gint32) limit, 40 + k, 1, &n));
 }
 
-/* Behind an absent mask. */
+/* Adds the inputs of dropout, after an absent mask. */
 static void
 add_dropout (CudaNode *node, const Shape *shape)
 {
@@ -185,7 +185,7 @@ test_empty (void)
   cuda_check_end ();
 }
 
-/* Beyond the positions, and a ratio that is none: a fault, and nothing else is touched. */
+/* An index beyond the positions, and a ratio that is not valid: a fault, and nothing else is touched. */
 static void
 test_faults (void)
 {

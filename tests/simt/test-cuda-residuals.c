@@ -6,8 +6,8 @@
 #include "plan/ortrain-memory-plan-private.h"
 #include "plan/ortrain-plan-tables-private.h"
 
-/* Normalizations of a sum, and their gradients with an addend, on the emulated device: against the plain operators of the
- * CPU in float64 on the same numbers, and in a model. The CPU has no kernels for them. */
+/* Normalizations of a sum, and their gradients with an addend, on the emulated device: against the plain operators of
+ * the CPU in float64 on the same numbers, and in a model. The CPU has no kernels for them. */
 
 /* rows, elements of a row: in a warp, in a block, of any length; with packs and without */
 static const gint64 shapes[][2] = { { 1, 1 },    { 9, 31 },   { 33, 257 },  { 5, 768 },   { 300, 12 }, { 3, 1025 },
@@ -329,8 +329,8 @@ compare_gradients (OrtrainTrainingSession *session, OrtrainTrainingSession *othe
   g_assert_cmpfloat (worst, <, limit);
 }
 
-/* Every normalization but the first follows a sum; every one but the last has a residual beside its gradient. The CPU
- * computes both apart, and bodies do what kernels do. */
+/* Every normalization but the first follows a sum; every one but the last has a residual in addition to its gradient.
+ * The CPU computes both apart, and bodies do the same as kernels. */
 static void
 test_model (gconstpointer data)
 {

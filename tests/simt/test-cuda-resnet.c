@@ -10,9 +10,10 @@
 
 #include <math.h>
 
-/* ResNet-50's own blocks in a network that is small enough for the emulated device: stem with a pool, stages of bottleneck blocks, of
- * which the first one halves the image, classes. What goes to the libraries, what is transposed and what a block costs are counted,
- * as in test-cuda-launches.c: the difference between two networks. */
+/* ResNet-50's own blocks in a network that is small enough for the emulated device: stem with a pool, stages of
+ * bottleneck blocks, of which the first one halves the image, classes. The operations that go to the libraries, the
+ * transpositions and the cost of a block are counted, as in test-cuda-launches.c: the difference between two
+ * networks. */
 
 #define BATCH 2
 #define SIDE 64
@@ -148,7 +149,8 @@ count (const char *name)
   return ortrain_counters_get ("cuda", name);
 }
 
-/* In strict mode, so that a fallback is an error. With signals connected each phase is submitted by itself; none: graphs are made. */
+/* In strict mode, so that a fallback is an error. With signals connected each phase is submitted by itself; none:
+ * graphs are made. */
 static Counts *
 train (guint n_blocks, gboolean traces)
 {
@@ -211,9 +213,9 @@ show (const char *phase, const char *text)
     g_test_message ("%s %u: %s", phase, i, lines[i]);
 }
 
-/* A block is three convolutions and their two gradients each, all by cuDNN, with nothing transposed between them. Launches: forward
- * four for each convolution (with it its statistics, what they make of each channel, and normalization with Relu or the addition),
- * and one that reorders the 3 · 3 weights. */
+/* A block is three convolutions and their two gradients each, all by cuDNN, with nothing transposed between them.
+ * Launches: forward four for each convolution (with it its statistics, what they make of each channel, and
+ * normalization with Relu or the addition), and one that reorders the 3 · 3 weights. */
 static void
 test_block (void)
 {
@@ -233,8 +235,8 @@ test_block (void)
   g_assert_cmpuint (backward, <=, 22);
 }
 
-/* The whole: what is for a library goes to it, steps are graphs, and the input alone is transposed, once for each pass. A device
- * decides about layouts by what its own library needs. */
+/* The whole network: operations for a library go to it, steps are graphs, and the input alone is transposed, once for
+ * each pass. A device decides about layouts by the needs of its own library. */
 static void
 test_network (void)
 {

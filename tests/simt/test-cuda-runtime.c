@@ -135,7 +135,7 @@ test_forbidden (void)
   tear_down (&f);
 }
 
-/* Events of a capture order what is in it. */
+/* Events of a capture order the operations in it. */
 static void
 test_events (void)
 {
@@ -203,8 +203,8 @@ get_status (cudaStream_t stream)
   return status;
 }
 
-/* Byte 0 is set to 1, the other stream copies it to byte 1, then it is set to 2: before the join, or after it. Returns how often
- * byte 1 is 2, in n launches of the graph. */
+/* Byte 0 is set to 1, the other stream copies it to byte 1, then it is set to 2: before the join, or after it. Returns
+ * how often byte 1 is 2, in n launches of the graph. */
 static guint
 count_late (const Fixture *f, gboolean in_order, guint n)
 {
@@ -239,8 +239,8 @@ count_late (const Fixture *f, gboolean in_order, guint n)
   return n_late;
 }
 
-/* A stream that waits for an event of a capture takes part in it, until it is joined again: what is ordered by events stays in
- * order whenever the graph is launched, and what is not, does not. */
+/* A stream that waits for an event of a capture takes part in it, until it is joined again: operations that are ordered
+ * by events stay in order whenever the graph is launched, and others do not. */
 static void
 test_fork (void)
 {
@@ -259,8 +259,8 @@ test_fork (void)
   tear_down (&f);
 }
 
-/* What a stream was given that is not joined at the end, ends that are not the first stream's, and captures that would become
- * one. */
+/* What a stream was given that is not joined at the end, ends that are not the first stream's, and captures that would
+ * become one. */
 static void
 test_unjoined (void)
 {
@@ -384,7 +384,8 @@ test_ordinary (void)
   tear_down (&f);
 }
 
-/* What belongs to one device is refused while another one is current, by a thread that has chosen it, or pushed its context. */
+/* What belongs to one device is refused while another one is current, by a thread that has chosen it, or pushed its
+ * context. */
 static void
 test_devices (void)
 {
@@ -452,7 +453,7 @@ test_devices (void)
   g_assert_cmpuint (ortrain_fake_cuda_get_counts ().n_foreign - n_foreign, ==,
                     G_N_ELEMENTS (foreign) + G_N_ELEMENTS (memory));
 
-  /* a context that is pushed comes before what was chosen */
+  /* a context that is pushed comes before the device that was chosen */
   g_assert_cmpint (cuDevicePrimaryCtxRetain (&first, 0), ==, CUDA_SUCCESS);
   g_assert_cmpint (cuCtxPushCurrent (first), ==, CUDA_SUCCESS);
   g_assert_cmpint (cudaGetDevice (&current), ==, cudaSuccess);

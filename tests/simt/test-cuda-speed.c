@@ -29,8 +29,8 @@ assert_near (double number, double want, double part)
   g_assert_cmpfloat_with_epsilon (number, want, want * part);
 }
 
-/* What is derived from the attributes is what the data sheet says, with its clock: at the highest clock, an H100 would reach 8 % more
- * than NVIDIA's number, which assumes a lower one. */
+/* The speed that is derived from the attributes is the one that the data sheet gives, at the clock of the data sheet:
+ * at the highest clock, an H100 would reach 8 % more than NVIDIA's number, which assumes a lower one. */
 static void
 test_derived (gconstpointer data)
 {
@@ -61,7 +61,8 @@ test_derived (gconstpointer data)
   g_assert_cmpfloat (speed->launch_seconds, ==, sheet.launch_seconds);
 }
 
-/* The numbers of an H100 themselves: operations in 16 bits for a byte of its memory, bytes and operations that kernels reach. */
+/* The numbers of an H100 themselves: operations in 16 bits for a byte of its memory, bytes and operations that kernels
+ * reach. */
 static void
 test_h100 (void)
 {
@@ -119,7 +120,7 @@ test_described (void)
   assert_near (ortrain_device_speed_get_flops (&probed->speed, ORTRAIN_DTYPE_FLOAT32), 50e12, 1e-9);
   assert_near (probed->speed.launch_seconds, 1.5e-6, 1e-9);
 
-  /* what is wrong is an error that says where */
+  /* a wrong value is an error that says where */
   static const struct
   {
     const char *contents, *text;

@@ -29,7 +29,7 @@ typedef enum
   READS_LOSS,
 } Reader;
 
-/* Waits of the host in N_STEPS steps behind N_WARM. */
+/* Waits of the host in N_STEPS steps after N_WARM. */
 static guint64
 count_waits (TestModel *model, Reader reader)
 {
@@ -51,8 +51,8 @@ count_waits (TestModel *model, Reader reader)
   return ortrain_fake_cuda_get_counts ().n_waits - before;
 }
 
-/* A host that is not ahead of the device by two steps waits for nothing but a loss that it reads; two-heads has a max-grad-norm. One
- * that is ahead waits once for the step before the last: no more than two are under way. */
+/* A host that is not ahead of the device by two steps waits for nothing but a loss that it reads; two-heads has a
+ * max-grad-norm. One that is ahead waits once for the step before the last: no more than two are under way. */
 static void
 test_waits (gconstpointer data)
 {
@@ -106,8 +106,8 @@ make_session_of_form (TestModel *model, const Form *form)
   return session;
 }
 
-/* Two steps are submitted while the device has begun neither, and a third one when it is done with the first; whatever becomes of
- * their updates, the bits are those of steps that are waited for. */
+/* Two steps are submitted while the device has begun neither, and a third one when it is done with the first; whatever
+ * becomes of their updates, the bits are those of steps that are waited for. */
 static void
 test_held (gconstpointer data)
 {
@@ -183,8 +183,8 @@ test_steady (gconstpointer data)
     g_assert_cmpuint (after.n_graph_launches - before.n_graph_launches, ==, N_STEPS);
   g_assert_cmpuint (after.n_captures, ==, before.n_captures);
   g_assert_cmpuint (after.n_allocations, ==, before.n_allocations);
-  /* Feeds go to the device from page-locked memory, beside the step before; and so do the step block and the numbers of the
-   * update, as CUDA may wait for the device before it copies from ordinary memory. */
+  /* Feeds go to the device from page-locked memory, while the step before runs; and so do the step block and the
+   * numbers of the update, as CUDA may wait for the device before it copies from ordinary memory. */
   g_assert_cmpuint (after.n_ordinary_copies, ==, before.n_ordinary_copies);
   if (ortrain_fake_cuda_is_in_use ())
     g_assert_cmpuint (after.n_early_copies - before.n_early_copies, >=,
@@ -286,8 +286,8 @@ test_phases (void)
   g_assert_cmpuint (end.n_graph_launches - without.n_graph_launches, ==, N_STEPS);
 }
 
-/* Batches on the device, each at an address of its own, as a loader of data makes them: graphs are made once, and calls that
- * read a batch are submitted between them. The bits are those of batches of the host. */
+/* Batches on the device, each at an address of its own, as a loader of data makes them: graphs are made once, and calls
+ * that read a batch are submitted between them. The bits are those of batches of the host. */
 static void
 test_new_addresses (gconstpointer data)
 {

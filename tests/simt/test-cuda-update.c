@@ -30,7 +30,8 @@ make_double (double value)
   return tensor;
 }
 
-/* The scalars of an update and those behind one that was left out, by what the last number says; and what it is then. */
+/* The scalars of an update and those after one that was left out, chosen by the last number; and the value of that
+ * number afterwards. */
 static void
 check_begins (void)
 {
@@ -115,7 +116,7 @@ test_blocks (void)
         }
 }
 
-/* A step that is left out changes no bit, and what is never in 8 bits is refused. */
+/* A step that is left out changes no bit, and states that are never in 8 bits are refused. */
 static void
 test_blocks_left (void)
 {

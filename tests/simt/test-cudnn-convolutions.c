@@ -5,8 +5,8 @@
 
 #include "simt/cudnn-library.h"
 
-/* What cuDNN's heuristics name for each convolution of ResNet-50, as the provider asks for it in mixed precision: with the
- * workspace that it allows there is an engine of tensor cores for all of them. */
+/* What cuDNN's heuristics name for each convolution of ResNet-50, as the provider asks for it in mixed precision: with
+ * the workspace that it allows there is an engine of tensor cores for all of them. */
 
 void
 ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...)
@@ -126,8 +126,8 @@ ask (const OrtrainCudaConv *conv, guint kind, gboolean last, const OrtrainDnnTar
   return ortrain_dnn_plan_get_workspace_bytes (plan.plan);
 }
 
-/* All layers of ResNet-50 use tensor cores with next to no workspace. Only the first one, which has three channels, is padded to
- * eight; it needs less than in ONNX's order all the same. Its gradient of x is needed by nobody. */
+/* All layers of ResNet-50 use tensor cores with next to no workspace. Only the first one, which has three channels, is
+ * padded to eight; it needs less than in ONNX's order all the same. Its gradient of x is needed by nobody. */
 static void
 test_channels_last (gconstpointer name)
 {
@@ -237,8 +237,8 @@ test_float16 (void)
     g_assert_cmpuint (plan.dtypes[operand], ==, ORTRAIN_DTYPE_FLOAT32);
 }
 
-/* Exact sums in float32 need no transposes; an engine that is only there in case the first one cannot be made gets no large
- * workspace. */
+/* Exact sums in float32 need no transposes; an engine that is only there in case the first one cannot be made gets no
+ * large workspace. */
 static void
 test_float32 (void)
 {

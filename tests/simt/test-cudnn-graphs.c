@@ -79,7 +79,7 @@ make_conv (Shape shape, OrtrainDType dtype)
       conv.small[1] = conv.small[2] = 14;
       conv.stride[1] = conv.stride[2] = 2;
     }
-  if (shape == UNEVEN) /* one behind, none before */
+  if (shape == UNEVEN) /* one after, none before */
     conv.pad[1] = conv.pad[2] = 0;
   if (shape == VOLUME)
     {
@@ -159,7 +159,7 @@ make_pool (Shape shape, OrtrainDType dtype)
       pool.kernel[0] = 3;
       pool.pad[0] = pool.pad_end[0] = 1;
     }
-  if (shape == UNEVEN) /* one behind, none before */
+  if (shape == UNEVEN) /* one after, none before */
     {
       pool.large[1] = 28;
       pool.pad[1] = pool.pad[2] = 0;
@@ -167,7 +167,8 @@ make_pool (Shape shape, OrtrainDType dtype)
   return pool;
 }
 
-/* In ONNX's order and with channels last, averages and greatest numbers: without a workspace, and always in the same order. */
+/* In ONNX's order and with channels last, averages and greatest numbers: without a workspace, and always in the same
+ * order. */
 static void
 test_pools (void)
 {
@@ -294,8 +295,8 @@ test_attention (void)
     }
 }
 
-/* With what dropout keeps as an operand, and its factors in memory: every form has engines in both directions, and those take
- * no more workspace. */
+/* With what dropout keeps as an operand, and its factors in memory: every form has engines in both directions, and
+ * those take no more workspace. */
 static void
 test_dropout (void)
 {
@@ -342,7 +343,7 @@ test_refused (void)
   g_assert_null (plan (graph, FALSE, "attention of width 36"));
 }
 
-/* Of the same graph asked for anew: another limit is another key. */
+/* Compares a plan with that of the same graph asked for anew: another limit is another key. */
 static void
 check_remembered (const OrtrainDnnGraph *graph, const char *name, gboolean expected)
 {
@@ -364,8 +365,8 @@ check_remembered (const OrtrainDnnGraph *graph, const char *name, gboolean expec
     g_assert_cmpuint (ortrain_dnn_plan_get_notes (known, i), ==, ortrain_dnn_plan_get_notes (asked, i));
 }
 
-/* Engines are made again from what a file has of them, without the heuristics: the same, with the same workspace. Each part
- * is a process of its own. */
+/* Engines are made again from what a file has of them, without the heuristics: the same, with the same workspace. Each
+ * part is a process of its own. */
 static void
 test_remembered (void)
 {
@@ -417,8 +418,8 @@ test_remembered (void)
   test_remove_folder (folder);
 }
 
-/* What is worth to be kept compiled: attention, whose kernels the library compiles for a second or two; no convolution. Whether
- * such a plan can be written as JSON needs a device, to load it: tests/probe asks one. */
+/* Plans that are worth keeping in compiled form: attention, whose kernels the library compiles for a second or two; no
+ * convolution. Whether such a plan can be written as JSON needs a device, to load it: tests/probe asks one. */
 static void
 test_compiled (void)
 {

@@ -4,10 +4,10 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Why batch normalization and the gradient of MaxPool run on kernels of our own: what cuDNN itself offers for them where
- * channels are rows (NCHW, as ONNX has them), beside the same graph with channels last. Its heuristics answer for a GPU that
- * is described in a file. If one of these tests fails with another version of cuDNN, look whether it should be used now;
- * doc/providers.md says what is used. */
+/* Why batch normalization and the gradient of MaxPool run on kernels of our own: the engines that cuDNN itself offers
+ * for them where channels are rows (NCHW, as ONNX has them), compared with the same graph with channels last. Its
+ * heuristics answer for a GPU that is described in a file. If one of these tests fails with another version of cuDNN,
+ * look whether it should be used now; doc/providers.md says which engines are used. */
 
 static char *device;
 static const OrtrainCudnn *api;
@@ -109,7 +109,7 @@ ask (cudnnBackendDescriptor_t operation, const char *name)
       set_part (heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
       set_enum (heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, (gint32) modes[m]);
       set_part (heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, description);
-      if (api->cudnnBackendFinalize (heuristics) != CUDNN_STATUS_SUCCESS) /* so it may say that there is none */
+      if (api->cudnnBackendFinalize (heuristics) != CUDNN_STATUS_SUCCESS) /* so it may say that there is no engine */
         continue;
       for (guint i = 0; i < G_N_ELEMENTS (configs); i++)
         configs[i] = make (CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
@@ -174,8 +174,8 @@ ask_batch_norm (guint type, const gint64 *dims, gboolean backward, gboolean last
   return ask (operation, name);
 }
 
-/* Where channels are rows, engines have a workspace that holds all large operands once more: x and y, or dy, x and dx. They
- * compute with channels last, and transpose before and after. */
+/* Where channels are rows, engines have a workspace that holds all large operands once more: x and y, or dy, x and dx.
+ * They compute with channels last, and transpose before and after. */
 static void
 test_batch_norm (void)
 {
@@ -239,7 +239,8 @@ ask_max_pool_grad (guint type, Source source, gboolean last)
   return ask (operation, name);
 }
 
-/* Where channels are rows, from all of x and y alone. (cuDNN 9.19 crashes when it is asked for that with channels last.) */
+/* Where channels are rows, from all of x and y alone. (cuDNN 9.19 crashes when it is asked for that with channels
+ * last.) */
 static void
 test_max_pool_grad (void)
 {

@@ -3,7 +3,8 @@
 
 #include "all-cases.h"
 
-/* Orders in which the emulated device runs the threads of a block: ORTRAIN_SIMT_ORDER. Results have the same bits in each. */
+/* Orders in which the emulated device runs the threads of a block: ORTRAIN_SIMT_ORDER. Results have the same bits in
+ * each. */
 static const char *const thread_orders[] = { "forward", "shuffled", "reverse" };
 
 /* Under the race detector each thread is one of its own, whatever the order, and takes a hundred times as long. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* race-kernels NAME [ORDER]: runs one kernel on the emulation, compiled for ThreadSanitizer, which reports what is wrong with
- * it. test_race_detector.py says what it has to report. */
+/* race-kernels NAME [ORDER]: runs one kernel on the emulation, compiled for ThreadSanitizer, which reports the races in
+ * it. test_race_detector.py says which reports are expected. */
 #include "simt-internal.h"
 
 #include <cstdio>
