@@ -15,7 +15,7 @@
 
 static const guint parts[] = {
   96, 90, 84, 78, 72, 66, 60, 54, 48, 42, 36
-}; /* hundredths of what the plan takes without a budget */
+}; /* hundredths of the plan's bytes without a budget */
 
 static OrtrainTrainingSession *
 make_session (const SmallGraph *graph)
@@ -184,7 +184,7 @@ comparison_make (Comparison *self, const SmallGraph *small, guint max_tried, gbo
         break;
       if (!point.met)
         {
-          /* a budget of what needs least: the way with the least work to meet that is compared */
+          /* a budget for the plan that needs least: the way with the least work to meet that is compared */
           point.budget = plan->arena_bytes + plan->arena_bytes / SLACK;
           g_clear_object (&plan);
           plan = plan_within (graph, &request, persistent, point.budget, &is_met);

@@ -14,7 +14,7 @@ typedef struct
   guint64 bytes;       /* of the arena that was found */
   guint64 live_bytes;  /* the most that is live in it at once: the other bytes are gaps between places */
   double work;         /* of all steps */
-  gboolean met;        /* or else no smaller budget is, and this one is what needs least */
+  gboolean met;        /* or else no smaller budget is, and this is the one that needs least */
   guint64 least_bytes; /* with no more work */
   double least_work;   /* with no more bytes */
   double least_within; /* with no more than the budget */

@@ -13,7 +13,7 @@ typedef struct
 {
   ExactProblem *problem;
   OrtrainMemoryPlan *plan;
-  gint *content; /* [n_values]: what lies in a root now, or NONE */
+  gint *content; /* [n_values]: the content that lies in a root now, or NONE */
   gint *writer;  /* [n_values]: the node that wrote a root last, or NONE */
   guint64 least;
 } Reading;
@@ -133,7 +133,7 @@ read_costs (ExactRun *run, const OrtrainMemoryPlan *plan, const OrtrainPlanStep 
       ortrain_provider_weigh_work (provider, ortrain_plan_step_get_dtype (step), step->flops, step->bytes_moved);
 }
 
-/* ---- What runs again with some of its outputs ---- */
+/* ---- Nodes that run again with some of their outputs ---- */
 
 /* Copies of a node of the graph, one for each set of outputs. */
 typedef struct
@@ -254,7 +254,7 @@ add_runs (ExactProblem *self, const OrtrainMemoryPlan *plan, OrtrainGraph *graph
       if (run.makes == 0)
         continue;
       add_run (self, &run);
-      /* the forward pass leaves out, too, what nobody reads; running statistics are no such thing */
+      /* the forward pass leaves out outputs that nobody reads, too; running statistics are not left out */
       run.is_again = FALSE;
       if (copy->node->op->statistic_inputs == 0)
         add_run (self, &run);

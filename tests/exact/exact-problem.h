@@ -3,9 +3,9 @@
 
 #include "planner/ortrain-planner-private.h"
 
-/* A training step as nodes that read and make contents of memory, as the steps of a plan without a budget say. Contents
- * are what lies in a block of the arena between two writes: a value and its views; a sum so far is one, and the same
- * sum with one more term another. Sets of nodes and of contents are bits. */
+/* A training step as nodes that read and make contents of memory, as the steps of a plan without a budget say. A
+ * content is the data in a block of the arena between two writes: a value and its views; a sum so far is one, and the
+ * same sum with one more term another. Sets of nodes and of contents are bits. */
 
 #define EXACT_MAX 64
 
@@ -23,7 +23,7 @@ typedef struct
   gboolean is_again;    /* any number of times, once the node has run; else the first time */
   guint64 reads, makes; /* sets of contents */
   gint8 added_to;       /* contents that a sum goes on from: the result lies in its place; -1: none */
-  gint8 adds;           /* what lies there then */
+  gint8 adds;           /* the content that lies there then */
   guint64 after;        /* nodes that have to have run */
   guint64 workspace;
   double work;      /* of a first run, beyond the least that the node takes */
@@ -53,7 +53,7 @@ typedef struct
   double work;                   /* of all nodes, each once, with as few outputs as can be */
 } ExactProblem;
 
-/* What takes less than this part of the plan's peak takes nothing. */
+/* A value that takes less than this part of the plan's peak counts as no bytes. */
 #define EXACT_LEAST_PART 2000
 
 /* FALSE: the step is too large. plan: without a budget; it has to live as long, for the names. request: that it was

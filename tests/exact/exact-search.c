@@ -15,7 +15,7 @@ typedef struct
   guint8 run;
 } State;
 
-/* What no other state of a bucket holds all of for as little work. */
+/* Contents of a state: no other state of the bucket holds all of them for as little work. */
 typedef struct
 {
   guint64 held;
@@ -153,7 +153,7 @@ typedef struct
   guint64 done;   /* afterwards */
   guint64 needed; /* contents that may not be dropped */
   const Bucket *after;
-  guint64 droppable; /* what may, besides what the node reads */
+  guint64 droppable; /* contents that may be dropped, without the inputs of the node */
   guint64 taken;     /* bytes while the node runs and nothing is dropped */
 } Move;
 
@@ -268,7 +268,7 @@ describe_move (Search *self, const State *from, guint32 parent, guint r, Move *m
     return FALSE;
   move->after = find_bucket (self, move->done);
   move->needed = (find_unique (problem, move->after->direct) | problem->stays);
-  /* a sum goes on where nobody reads what it was */
+  /* a sum goes on where nobody reads its old value */
   if (run->added_to >= 0 && (move->after->direct >> run->added_to & 1))
     return FALSE;
   move->droppable = from->held & ~sources & ~move->needed;
@@ -299,7 +299,7 @@ expand (Search *self, guint32 s)
   const State from = g_array_index (self->states, State, s);
   const ExactProblem *problem = self->problem;
   const guint64 direct = find_unique (problem, find_bucket (self, from.done)->direct);
-  /* what cannot be made again has to be there */
+  /* contents that cannot be made again have to be there */
   FOR_EACH (c, direct & ~from.held)
   if (from.done >> problem->contents[c].maker & 1)
     return;
@@ -320,7 +320,7 @@ expand (Search *self, guint32 s)
       }
 }
 
-/* ---- What a way takes ---- */
+/* ---- The bytes of a way ---- */
 
 /* The most bytes that outputs save by lying over contents that are read for the last time. */
 static guint64

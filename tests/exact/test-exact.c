@@ -93,7 +93,7 @@ test_known (void)
   g_assert_cmpuint (way.next, ==, 12288);
 }
 
-/* Graphs that need what minimum cuts for whole segments leave out: nodes that run twice in the forward pass
+/* Graphs that need choices which minimum cuts for whole segments leave out: nodes that run twice in the forward pass
  * (residual/740), a value that runs again for each of two readers while the order of the steps between changes
  * (chain/871), and many such steps one after the other (residual/471). */
 static void

@@ -8,12 +8,12 @@
 
 static const OrtrainDType narrow_types[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
 
-/* What the CPU computes in float32 to compare with: draws are other numbers in float64, and some operands of updates
- * have to be float32. */
+/* Operators that the CPU computes in float32 to compare with: draws are other numbers in float64, and some operands of
+ * updates have to be float32. */
 static const char *const in_float32[] = { "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike",
                                           "SgdUpdate",    "AdamUpdate",    "LambUpdate",       "AdagradUpdate",
                                           "GradientNorm", "BeginUpdate",   "LossScaleUpdate",  NULL };
-/* Their first operands are what all tensors share, in types of their own. */
+/* Their first operands are shared by all tensors, in types of their own. */
 static const char *const updates[] = { "SgdUpdate",    "AdamUpdate",  "LambUpdate",      "AdagradUpdate",
                                        "GradientNorm", "BeginUpdate", "LossScaleUpdate", NULL };
 #define N_SHARED 3
@@ -293,7 +293,7 @@ cuda_check_node (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTenso
     {
       const gboolean mixed = choice >= G_N_ELEMENTS (narrow_types);
       if (runs_few && narrow_types[choice % G_N_ELEMENTS (narrow_types)] == ORTRAIN_DTYPE_FLOAT16)
-        continue; /* it differs from bfloat16 in what a thread does with a number */
+        continue; /* it differs from bfloat16 only in the work of a thread on a number */
       if (runs_few && choice > G_N_ELEMENTS (narrow_types))
         break;
       guint32 state = (choice + 1) * 2654435761u;

@@ -39,8 +39,8 @@ cudnn_library_open (void)
   return FALSE;
 }
 
-/* name: of a file in devices/, without its ending. h200: as the device itself describes it. h100: the same but for what
- * its data sheet says of memory, clocks and cache. */
+/* name: of a file in devices/, without its ending. h200: as the device itself describes it. h100: the same except for
+ * memory, clocks and cache, which are those of its data sheet. */
 G_GNUC_UNUSED static char *
 cudnn_library_read_device (const char *name)
 {

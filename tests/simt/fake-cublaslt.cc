@@ -133,7 +133,7 @@ multiply (const Product &p)
   const int64_t m = p.d.rows, n = p.d.columns, k = p.desc.trans_a ? p.a.rows : p.a.columns;
   const double alpha = p.alpha_at != nullptr ? read_scalar (p.alpha_at, p.desc.scale) : p.alpha;
   const double beta = p.beta_at != nullptr ? read_scalar (p.beta_at, p.desc.scale) : p.beta;
-  /* a beta in memory that is 0 and multiplied all the same: what a device's library may do */
+  /* a device's library may multiply by a beta that is in memory even if it is 0 */
   const bool keeps_nan = p.beta_at != nullptr && getenv ("ORTRAIN_FAKE_CUBLASLT_KEEP_NAN") != nullptr;
   const uint32_t epilogue = p.desc.epilogue;
   const cudaDataType bias_type = p.desc.has_bias_type ? p.desc.bias_type : p.d.type;
@@ -360,7 +360,7 @@ get_epilogue_name (uint32_t epilogue)
   return "DEFAULT";
 }
 
-/* ORTRAIN_FAKE_CUBLASLT_REFUSE: what a device's library was found to refuse, as EPILOGUE:FROM:TO or
+/* ORTRAIN_FAKE_CUBLASLT_REFUSE: the forms that a device's library was found to refuse, as EPILOGUE:FROM:TO or
  * EPILOGUE:FROM:TO:VECTOR, joined by commas; VECTOR is the type of a bias, or of sums. */
 static bool
 is_refused (const OrtrainFakeMatmulDesc *desc, const OrtrainFakeMatrixLayout *a, const OrtrainFakeMatrixLayout *d)
@@ -376,7 +376,7 @@ is_refused (const OrtrainFakeMatmulDesc *desc, const OrtrainFakeMatrixLayout *a,
          list.find ("," + key + ":" + get_type_name (vector) + ",") != std::string::npos;
 }
 
-/* What the library's documentation asks of the operands. */
+/* Whether the operands meet the requirements in the library's documentation. */
 static bool
 fits (const OrtrainFakeMatmulDesc *desc, const OrtrainFakeMatrixLayout *a, const OrtrainFakeMatrixLayout *b,
       const OrtrainFakeMatrixLayout *c, const OrtrainFakeMatrixLayout *d)

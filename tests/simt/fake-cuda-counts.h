@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string>
 
-/* What the emulated runtime counts of its calls. */
+/* The counters of the emulated runtime. */
 extern std::mutex fake_cuda_counts_lock;
 extern OrtrainFakeCudaCounts fake_cuda_counts;
 

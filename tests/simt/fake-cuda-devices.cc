@@ -9,8 +9,8 @@
 #include <cstring>
 #include <vector>
 
-/* The devices, and which of them is the calling thread's: the context that was pushed last, or else what cudaSetDevice
- * has chosen. */
+/* The devices, and which of them is the calling thread's: the context that was pushed last, or else the device that
+ * cudaSetDevice has chosen. */
 
 struct OrtrainFakeContext
 {
@@ -78,7 +78,7 @@ cudaGetDeviceCount (int *count)
   return *count > 0 ? cudaSuccess : fake_cuda_report (cudaErrorNoDevice);
 }
 
-/* What the runtime says of devices that there are. */
+/* The attributes that the runtime reports for models of real devices. */
 struct Model
 {
   const char *key, *name;

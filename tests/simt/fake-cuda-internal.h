@@ -6,14 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 
-/* What the files of the emulated runtime share. */
+/* Functions that the files of the emulated runtime share. */
 
 /* A number in the environment. */
 uint64_t fake_cuda_get_setting (const char *name, uint64_t fallback);
 
 /* Keeps an error for cudaGetLastError, of the same thread, and returns it. */
 cudaError_t fake_cuda_report (cudaError_t error);
-/* What every call says from now on: the calling thread's device is lost. The first reason stays. */
+/* The calling thread's device is lost: every call returns this error from now on. The first reason stays. */
 void fake_cuda_lose (cudaError_t error);
 /* cudaSuccess: it is not. */
 cudaError_t fake_cuda_get_sticky (void);
@@ -23,7 +23,7 @@ cudaError_t fake_cuda_get_sticky_of (int device);
 int fake_cuda_get_n_devices (void);
 /* The device of the calling thread. */
 int fake_cuda_get_device (void);
-/* The same, for what makes its context. */
+/* The same, for functions that make its context. */
 int fake_cuda_use_device (void);
 void fake_cuda_choose_device (int device);
 /* For functions whose stream, event or memory is on this device: an error where it is not the calling thread's. */

@@ -163,7 +163,7 @@ cudaFree (void *address)
   const cudaError_t error = fake_cuda_check_memory (address);
   if (error != cudaSuccess)
     return error;
-  fake_cuda_run_legacy (); /* as the device's, it waits for what runs */
+  fake_cuda_run_legacy (); /* as the device's, it waits for operations that run */
   std::lock_guard<std::mutex> guard (memory_lock);
   Device &self = get_own ();
   const auto found = self.blocks.find ((char *) address);

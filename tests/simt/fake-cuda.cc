@@ -425,7 +425,7 @@ ortrain_fake_cuda_run_others (void)
 {
   std::lock_guard<std::mutex> guard (streams_lock);
   bool waits = false;
-  for (unsigned n_still = 0; n_still < 2;) /* what one has done meanwhile may be what another waits for */
+  for (unsigned n_still = 0; n_still < 2;) /* another stream may wait for an operation that one has done meanwhile */
     {
       bool runs = false;
       waits = false;

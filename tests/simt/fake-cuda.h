@@ -46,7 +46,7 @@ extern "C"
     uint64_t n_submissions;     /* launches, copies and fills by the host, a graph as one */
     uint64_t n_allocations;     /* of device memory */
     uint64_t n_legacy;          /* operations of the legacy stream, which nothing of ours is ordered with */
-    uint64_t n_foreign;         /* calls that got what belongs to another device */
+    uint64_t n_foreign;         /* calls with an object of another device */
   } OrtrainFakeCudaCounts;
 
   OrtrainFakeCudaCounts ortrain_fake_cuda_get_counts (void);
@@ -71,15 +71,15 @@ extern "C"
   int ortrain_fake_cuda_is_current (int device);
   /* Whether a context was made on a device. */
   int ortrain_fake_cuda_is_initialized (int device);
-  /* Returns when all streams have run what they were given. Counted as no wait. */
+  /* Returns when all streams have run all their operations. Counted as no wait. */
   void ortrain_fake_cuda_drain (void);
-  /* Streams begin nothing more, until they are released; what would wait for them for ever releases them. FALSE:
-   * something has. */
+  /* Streams begin nothing more, until they are released; a call that would wait for them for ever releases them. FALSE:
+   * a call has done so. */
   void ortrain_fake_cuda_hold (void);
   int ortrain_fake_cuda_release (void);
   /* The same for streams that launch graphs alone. */
   void ortrain_fake_cuda_hold_graphs (void);
-  /* Returns when all other streams have run what they were given, or wait for those. FALSE: they wait. Counted as no
+  /* Returns when all other streams have run all their operations, or wait for those. FALSE: they wait. Counted as no
    * wait. */
   int ortrain_fake_cuda_run_others (void);
 

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-/* What the two files of the emulated cuDNN share: descriptors as their attributes, and the graph that is executed. */
+/* Types that the two files of the emulated cuDNN share: descriptors as their attributes, and the graph that is
+ * executed. */
 
 struct Attribute
 {

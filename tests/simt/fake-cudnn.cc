@@ -33,7 +33,7 @@ fail (cudnnStatus_t status, const std::string &text)
   return status;
 }
 
-/* ---- what descriptors consist of ---- */
+/* ---- the parts of descriptors ---- */
 
 struct Rule
 {
@@ -625,7 +625,7 @@ is_for_fallback (const Descriptor *descriptor)
   return is_pool (read_graph (descriptor, &numbers).operations[0]);
 }
 
-/* As the library's: of attention, a compiler makes the kernels of an execution plan. */
+/* As in the library: for attention, a compiler makes the kernels of an execution plan. */
 static bool
 is_compiled (const Descriptor *graph)
 {
@@ -747,7 +747,7 @@ is_refused (const Descriptor *self)
   return text != nullptr && self->child (CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine < atoi (text);
 }
 
-/* From a configuration, which may take a compiler; or from what such a plan was written as, whose kernels are there. */
+/* From a configuration, which may take a compiler; or from the text of such a plan, whose kernels are there. */
 static cudnnStatus_t
 make_plan (Descriptor *self)
 {

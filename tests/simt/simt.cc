@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <vector>
 
-/* Fibers are switched by hand where the processor is known, since a switch is what an emulated thread costs. */
+/* Fibers are switched by hand where the processor is known, since an emulated thread costs as much as a switch. */
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
@@ -123,7 +123,7 @@ struct Scheduler
   uint32_t random;
   std::vector<unsigned> sequence;
   Orders *orders;
-  char end, begin; /* addresses that stand for orders, too */
+  char end, begin; /* addresses that mean orders, too */
   unsigned n_barriers;
   void *main_fiber;
 #if defined(__x86_64__)
@@ -179,7 +179,7 @@ fail (const char *what)
 }
 
 #if defined(__x86_64__)
-/* Saves what a called function has to keep, and continues where the other was left. */
+/* Saves the registers that a called function has to keep, and continues where the other was left. */
 extern "C" void simt_switch (void **save, void *load);
 /* clang-format off */
 asm (".text\n"

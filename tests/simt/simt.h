@@ -54,7 +54,7 @@ extern "C"
   /* For the race detector: the thread has come to a fence. */
   void simt_fence (void);
   int simt_has_fenced (void);
-  /* Waits for the lanes of the mask, and returns what each has brought: [32], of those in the mask. */
+  /* Waits for the lanes of the mask, and returns the value that each has brought: [32], of those in the mask. */
   const uint64_t *simt_exchange (unsigned mask, uint64_t value);
 }
 

@@ -284,7 +284,7 @@ test_packed (gconstpointer data)
     }
 }
 
-/* Where nothing is gained by it, plans are what they were. */
+/* Where nothing is gained by it, plans are the same as before. */
 static void
 test_unused (void)
 {
@@ -364,8 +364,8 @@ test_fed_ratio (void)
     }
 }
 
-/* What goes on from a checkpoint keeps what the training would have kept that wrote it; each step keeps something
- * else. */
+/* Training that goes on from a checkpoint keeps the same elements as the training that wrote it would have kept; each
+ * step keeps others. */
 static void
 test_resumed (void)
 {
@@ -417,7 +417,7 @@ test_evaluated (void)
                    ortrain_tensor_get_n_bytes (same));
 }
 
-/* A process of its own for each part: what another one has compiled is in files alone. */
+/* A process of its own for each part: plans that another one has compiled are in files alone. */
 static void
 run_part (const char *part)
 {

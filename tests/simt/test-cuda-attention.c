@@ -144,7 +144,7 @@ test_causal (void)
   cuda_check_end ();
 }
 
-/* What cuDNN computes in 16 bits: operands of its products are rounded to that, probabilities too. */
+/* Cases that cuDNN computes in 16 bits: operands of its products are rounded to that, probabilities too. */
 static const OrtrainGradientCase library_cases[] = {
   { "Attention", "f[2,2,3,8];f[2,2,5,8];f[2,2,5,16]", "scale=0.5f", OURS },
   { "Attention", "f[2,33,2,16];f[2,40,2,16];f[2,40,2,8]", "scale=0.25f packed=15", OURS },
@@ -208,8 +208,8 @@ copy_as (OrtrainTensor *x, OrtrainDType rounded, OrtrainDType stored)
 }
 
 /* One run of a node in 16 bits with the row statistics in float32, as models have it; in float64 on the host if
- * provider is NULL. forward: for the gradient, what its inputs y and lse come from. gives_y: to a gradient that can do
- * without. */
+ * provider is NULL. forward: for the gradient, the run that its inputs y and lse come from. gives_y: to a gradient that
+ * can do without. */
 static void
 run_as (KernelRun *run, const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *const *out,
         OrtrainDType dtype, const KernelRun *forward, gboolean gives_y, OrtrainProvider *provider)
@@ -427,7 +427,8 @@ is_of_library (OrtrainProvider *provider, gint64 length, gboolean backward)
   return is;
 }
 
-/* What dropout keeps of a head takes 256 MiB with 11,585 keys; it may take all of the workspace. */
+/* The matrix of the elements that dropout keeps of a head takes 256 MiB with 11,585 keys; it may take all of the
+ * workspace. */
 static void
 test_long (void)
 {
@@ -462,7 +463,7 @@ test_order (void)
   g_assert_cmpuint (ortrain_counters_get ("cuda", "attention-in-order"), >, ordered);
 }
 
-/* ---- what dropout keeps ---- */
+/* ---- the elements that dropout keeps ---- */
 
 #define SIDE 64 /* queries, keys and columns: a product with the identity shows the other matrix */
 #define PAIRS 6 /* samples times heads */

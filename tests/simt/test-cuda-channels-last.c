@@ -95,7 +95,7 @@ typedef struct
   const char *fixture;
   OrtrainPrecision precision;
   gboolean converts;
-  double limit; /* of gradients: what rounding to the type leaves, where sums are in another order */
+  double limit; /* of gradients: the rounding to the type, where sums are in another order */
 } Case;
 
 static const Case cases[] = {
@@ -106,7 +106,7 @@ static const Case cases[] = {
   { "mobilenet", ORTRAIN_PRECISION_F32, FALSE, 0 },
 };
 
-/* One step with the pass and one without: what each of them launches, and the gradients. */
+/* One step with the pass and one without: the launches of each, and the gradients. */
 static void
 test_gradients (gconstpointer data)
 {

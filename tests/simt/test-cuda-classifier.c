@@ -11,7 +11,7 @@ static const OrtrainGradientCase cases[] = {
     "transB=1 rows=3 ignore_index=2 reduction='sum'", 4, OURS },
   { "LinearCrossEntropy", "f[4,3];f[3,6];i[4]{5,0,1,2};f[]", "transW=1 label_smoothing=0.3f rows=1", 4, OURS },
   { "LinearCrossEntropy", "f[4,3];f[3,6];i[4]{5,0,1,2};_;f[6];p[6]", "reduction='sum' rows=3", 1, OURS },
-  /* a warp and a block for a row, pieces of many rows, and what does not begin at a multiple of 16 bytes */
+  /* a warp and a block for a row, pieces of many rows, and rows that do not begin at a multiple of 16 bytes */
   { "LinearCrossEntropy", "f[6,33];f[257,33];i[6]{0,256,1,100,3,9};f[];f[257]", "transB=1 rows=4", 4, OURS },
   { "LinearCrossEntropy", "f[5,7];f[7,1025];i[5]{0,1024,1,7,7};f[];f[1025];p[1025]", "label_smoothing=0.1f rows=2", 4,
     OURS },
@@ -19,7 +19,7 @@ static const OrtrainGradientCase cases[] = {
     "f[34,4];f[31,4];i[34]{0,7,14,21,28,4,11,18,25,1,8,15,22,29,5,12,19,26,2,9,16,23,30,6,13,20,27,3,10,17,24,0,7,14};"
     "f[];f[31]",
     "transB=1 transW=1 rows=32", 4, OURS },
-  /* nothing counts, labels out of range, numbers that are none */
+  /* nothing counts, labels out of range, NaN and infinities */
   { "LinearCrossEntropy", "f[3,2];f[2,4];i[3]{7,7,7};f[]", "ignore_index=7 rows=2", 4, OURS },
   { "LinearCrossEntropy", "f[3,2]{nan,1,inf,1,2,3};f[2,4];i[3]{1,2,7};f[]", "ignore_index=7 rows=2 reduction='sum'", 4,
     OURS },

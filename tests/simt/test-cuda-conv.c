@@ -49,7 +49,7 @@ test_conv (void)
   g_assert_cmpuint (ortrain_counters_get ("cuda", "dnn-runs"), >, before);
 }
 
-/* What the emulated cuDNN takes goes there, and is not computed by the plain kernels. */
+/* Convolutions that the emulated cuDNN takes go there, and are not computed by the plain kernels. */
 static void
 test_library (void)
 {

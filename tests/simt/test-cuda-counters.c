@@ -6,8 +6,8 @@
 #include "core/ortrain-counters-private.h"
 #include "provider/ortrain-provider-private.h"
 
-/* What the provider says of the way that it took, on a device as in emulation: results are the same if a slower kernel
- * has taken the place of a library. */
+/* How the provider tells the way that it took, on a device as in emulation: results are the same if a slower kernel has
+ * taken the place of a library. */
 
 static guint64
 count (const char *name)
@@ -36,8 +36,8 @@ train (const char *fixture, OrtrainPrecision precision, guint n_steps, GError **
   return session != NULL;
 }
 
-/* Every operation that is for a library goes to it, products with what follows in the same call, and steps are
- * graphs. */
+/* Every operation that is for a library goes to it, products with the operations that follow in the same call, and
+ * steps are graphs. */
 static void
 test_fast (gconstpointer fixture)
 {

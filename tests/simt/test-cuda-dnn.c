@@ -7,8 +7,8 @@
 #include "session/fixture.h"
 #include "simt/fake-cuda.h"
 
-/* How engines of cuDNN are chosen: the first that can be made, or the fastest of all; and that files remember what
- * cuDNN and cuBLASLt have chosen. */
+/* How engines of cuDNN are chosen: the first that can be made, or the fastest of all; and that files remember the
+ * choices of cuDNN and cuBLASLt. */
 
 static char *folder;
 
@@ -156,7 +156,7 @@ test_budget (void)
   g_unsetenv ("ORTRAIN_FAKE_CUDNN_WORKSPACE");
 }
 
-/* A process of its own for each part: what another one has found is in files alone. */
+/* A process of its own for each part: choices that another one has found are in files alone. */
 static void
 run_part (const char *part)
 {
@@ -269,7 +269,7 @@ test_session (gconstpointer fixture)
   run_part ("remembers");
   if (emulated)
     {
-      g_setenv ("ORTRAIN_FAKE_CUDA_CHOICES", "7", TRUE); /* the libraries do not know what they have chosen any more */
+      g_setenv ("ORTRAIN_FAKE_CUDA_CHOICES", "7", TRUE); /* the libraries do not know their own choices any more */
       run_part ("refuses");
       run_part ("remembers");
       g_unsetenv ("ORTRAIN_FAKE_CUDA_CHOICES");

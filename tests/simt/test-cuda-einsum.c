@@ -118,7 +118,7 @@ test_case (gconstpointer data)
                        1e-5);
 }
 
-/* A body is for devices: of a type that the CPU has no kernel for, the model cannot run. */
+/* A body is for devices: for a type that the CPU has no kernel for, the model cannot run. */
 static void
 test_type (void)
 {

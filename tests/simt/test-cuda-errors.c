@@ -8,8 +8,8 @@
 
 #include <dlfcn.h>
 
-/* What can fail on a GPU, on the emulated one: memory that does not suffice, a device that is lost in the middle of a
- * step, libraries that are missing or of another version, calls that cannot be captured. */
+/* Failures of a GPU, on the emulated one: memory that does not suffice, a device that is lost in the middle of a step,
+ * libraries that are missing or of another version, calls that cannot be captured. */
 
 static const OrtrainLibraryFunctions functions = {
   .device_error_quark = ortrain_device_error_quark,
@@ -226,7 +226,7 @@ run_copy (const OrtrainKernelCall *call)
   copy->provider->klass->copy (copy->provider, call->context->stream, copy->device, copy->host, copy->n_bytes, &error);
 }
 
-/* What copies from the host's ordinary memory cannot be a graph: the calls run each time instead, and read it each
+/* Calls that copy from the host's ordinary memory cannot be a graph: they run each time instead, and read it each
  * time. */
 static void
 test_capture (gconstpointer data)

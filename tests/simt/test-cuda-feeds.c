@@ -44,7 +44,7 @@ make_feeds (TestModel *model)
   return feeds;
 }
 
-/* Submits one step, and overwrites what it was fed at once. */
+/* Submits one step, and overwrites its feeds at once. */
 static void
 submit (OrtrainTrainingSession *session, TestModel *model, guint step, OrtrainTensorDict *feeds)
 {
@@ -176,7 +176,7 @@ test_beside (gconstpointer data)
       submit (ahead, model, step++, feeds);
       g_assert_true (ortrain_fake_cuda_run_others ()); /* all copies of both have run */
       g_assert_true (ortrain_fake_cuda_release ());
-      if (round % 2 == 0) /* what else uses the memory of a step is waited for, though */
+      if (round % 2 == 0) /* other users of the memory of a step are waited for, though */
         {
           g_autoptr (OrtrainTensorDict) found =
               ortrain_training_session_eval_step (ahead, test_model_feeds (model, 0), &error);

@@ -178,7 +178,7 @@ run_backward (OrtrainProvider *cuda, const Shape *s, OrtrainDType dtype, Ortrain
   kernel_run_clear (&call);
 }
 
-/* With what the library has, and without it, which only the emulated one can be told to refuse. */
+/* The number of ways: with the library's kernels, and without them; only the emulated library can be told to refuse. */
 static guint
 get_n_ways (void)
 {

@@ -58,7 +58,7 @@ test_loss (void)
   cuda_check_end ();
 }
 
-/* Labels past both ends, which the CPU reports too; what the outputs then hold is nobody's business. */
+/* Labels past both ends, which the CPU reports too; the outputs may then hold anything. */
 static void
 test_faults (void)
 {

@@ -350,7 +350,7 @@ test_values (gconstpointer data)
       g_autoptr (Result) device = train (&c->form, 2, &ways[i]);
       assert_close (device, host, limit);
     }
-  if (c->form.has_bias && !c->form.shares_bias) /* its gradient is zero, and not what rounding leaves */
+  if (c->form.has_bias && !c->form.shares_bias) /* its gradient is zero, without a rest from rounding */
     {
       g_autoptr (Result) device = train (&c->form, 2, &ways[0]);
       g_assert_true (ortrain_tensor_equal (ortrain_tensor_dict_get (device->parameters, "layer.0.k.bias"),

@@ -7,7 +7,7 @@
 #include "transform/ortrain-fuse-elementwise-private.h"
 
 /* Every element-wise operator in the floating types; integers of all types and conversions, which must have the CPU's
- * bits; numbers that are none; and fused chains, which must have the bits of their operators one by one. */
+ * bits; NaN; and fused chains, which must have the bits of their operators one by one. */
 
 static const OrtrainGradientCase cases[] = {
   { "Add", "f[1];f[1]" },
@@ -299,8 +299,8 @@ test_casts (void)
   ortrain_provider_unref (cuda);
 }
 
-/* All numbers of 16 bits, and what rounds to them: each of them, the numbers of float32 next to it, those in the middle
- * between two and next to that. Whole vectors, and a rest. */
+/* All numbers of 16 bits, and numbers that round to them: each of them, the numbers of float32 next to it, those in the
+ * middle between two and next to that. Whole vectors, and a rest. */
 static void
 test_conversions (void)
 {

@@ -94,7 +94,7 @@ static const LibraryCase library_cases[] = {
   { { "MaxPool", "f[2,1,5,4,6]", "kernel_shape=[3,2,1] strides=[2,2,1] pads=[1,0,0,1,0,0]" }, TRUE },
 };
 
-/* What cuDNN can compute goes there, where operands have one type, and means the same. */
+/* Pools that cuDNN can compute go there, where operands have one type, with the same results. */
 static void
 test_library (void)
 {

@@ -115,7 +115,7 @@ test_accumulated (void)
   check (&run, 0, counts.n_timed > 0 ? 1 : 0);
 }
 
-/* In a process of its own: what another one has timed is in files alone. */
+/* In a process of its own: algorithms that another one has timed are in files alone. */
 static void
 test_remembered (void)
 {

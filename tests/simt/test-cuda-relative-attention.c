@@ -167,7 +167,7 @@ test_large (void)
   cuda_check_end ();
 }
 
-/* Nothing to look at, and nobody who looks. */
+/* No keys, or no queries. */
 static void
 test_empty (void)
 {

@@ -191,7 +191,7 @@ test_kernels (void)
   const gint64 (*tried)[2] = races ? race_shapes : shapes;
   const guint n_tried = races ? G_N_ELEMENTS (race_shapes) : G_N_ELEMENTS (shapes);
   for (guint t = 0; t < G_N_ELEMENTS (dtypes) - races;
-       t++) /* the last two differ in what a thread does with a number */
+       t++) /* the last two differ only in the work of a thread on a number */
     for (guint s = 0; s < n_tried; s++)
       for (gboolean inplace = races; inplace <= TRUE; inplace++)
         {

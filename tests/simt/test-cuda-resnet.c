@@ -214,8 +214,8 @@ show (const char *phase, const char *text)
 }
 
 /* A block is three convolutions and their two gradients each, all by cuDNN, with nothing transposed between them.
- * Launches: forward four for each convolution (with it its statistics, what they make of each channel, and
- * normalization with Relu or the addition), and one that reorders the 3 · 3 weights. */
+ * Launches: forward four for each convolution (with it its statistics, the numbers of each channel that are computed
+ * from them, and normalization with Relu or the addition), and one that reorders the 3 · 3 weights. */
 static void
 test_block (void)
 {

@@ -82,7 +82,7 @@ test_legacy (void)
   g_assert_cmpint (cudaStreamDestroy (blocking), ==, cudaSuccess);
   g_assert_cmpint (cudaDeviceSynchronize (), ==, cudaSuccess);
 
-  /* it clears what others have written since */
+  /* it clears bytes that others have written since */
   guint n_late = 0;
   for (guint i = 0; i < 32; i++)
     {
@@ -112,7 +112,7 @@ assert_spoiled (const Fixture *self)
   cudaGetLastError ();
 }
 
-/* What waits for the device, or may, spoils what the same thread captures. */
+/* A call that waits for the device, or may, spoils the capture of the same thread. */
 static void
 test_forbidden (void)
 {
@@ -259,7 +259,7 @@ test_fork (void)
   tear_down (&f);
 }
 
-/* What a stream was given that is not joined at the end, ends that are not the first stream's, and captures that would
+/* Operations of a stream that is not joined at the end, ends that are not the first stream's, and captures that would
  * become one. */
 static void
 test_unjoined (void)
@@ -384,7 +384,7 @@ test_ordinary (void)
   tear_down (&f);
 }
 
-/* What belongs to one device is refused while another one is current, by a thread that has chosen it, or pushed its
+/* An object of one device is refused while another one is current, by a thread that has chosen it, or pushed its
  * context. */
 static void
 test_devices (void)

@@ -7,7 +7,8 @@
 
 #include <unistd.h>
 
-/* How fast the provider takes a device to be: from what the runtime says of it, or from a description in its place. */
+/* How fast the provider takes a device to be: from the attributes that the runtime reports, or from a description in
+ * their place. */
 
 static OrtrainProvider *
 open_device (const char *model, const char *speed, GError **error)

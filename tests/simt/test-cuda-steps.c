@@ -5,8 +5,8 @@
 #include "kernel-abi/ortrain-kernel-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
-/* What a steady step costs the host: one CUDA graph for each set of shapes, no waiting, no memory; and no copies where
- * tensors are on the device. */
+/* The cost of a steady step for the host: one CUDA graph for each set of shapes, no waiting, no memory; and no copies
+ * where tensors are on the device. */
 
 #define N_WARM 6 /* until both slots of the feeds have been used, and the graph is made */
 #define N_STEPS 12
@@ -66,7 +66,7 @@ test_waits (gconstpointer data)
   g_assert_cmpuint (of_losses, <=, N_STEPS);
 }
 
-/* What the next update may depend on: whether there was one. */
+/* Forms of training in which the next update may depend on whether there was one before. */
 typedef struct
 {
   const char *name;
@@ -106,8 +106,8 @@ make_session_of_form (TestModel *model, const Form *form)
   return session;
 }
 
-/* Two steps are submitted while the device has begun neither, and a third one when it is done with the first; whatever
- * becomes of their updates, the bits are those of steps that are waited for. */
+/* Two steps are submitted while the device has begun neither, and a third one when it is done with the first; whether
+ * their updates are made or left out, the bits are those of steps that are waited for. */
 static void
 test_held (gconstpointer data)
 {

@@ -5,8 +5,8 @@
 
 #include "simt/cudnn-library.h"
 
-/* What cuDNN's heuristics name for each convolution of ResNet-50, as the provider asks for it in mixed precision: with
- * the workspace that it allows there is an engine of tensor cores for all of them. */
+/* The engines that cuDNN's heuristics name for each convolution of ResNet-50, as the provider asks for it in mixed
+ * precision: with the workspace that it allows there is an engine of tensor cores for all of them. */
 
 void
 ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...)
@@ -218,7 +218,7 @@ test_depthwise (void)
       }
 }
 
-/* In float16 sums over many pixels may exceed what it has: they are float32, as the result is. */
+/* In float16, sums over many pixels may exceed the largest number: they are float32, as the result is. */
 static void
 test_float16 (void)
 {

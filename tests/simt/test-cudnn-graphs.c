@@ -202,7 +202,7 @@ test_pools (void)
         }
 }
 
-/* What means something else in cuDNN is no graph. */
+/* A pool that means something else in cuDNN is no graph. */
 static void
 test_other_pools (void)
 {
@@ -295,8 +295,8 @@ test_attention (void)
     }
 }
 
-/* With what dropout keeps as an operand, and its factors in memory: every form has engines in both directions, and
- * those take no more workspace. */
+/* With the matrix of kept elements as an operand, and its factors in memory: every form has engines in both directions,
+ * and those take no more workspace. */
 static void
 test_dropout (void)
 {
@@ -329,7 +329,7 @@ test_dropout (void)
     }
 }
 
-/* What the provider keeps from cuDNN because it has no engine for it. */
+/* Attention that the provider keeps from cuDNN because it has no engine for it. */
 static void
 test_refused (void)
 {
@@ -365,8 +365,8 @@ check_remembered (const OrtrainDnnGraph *graph, const char *name, gboolean expec
     g_assert_cmpuint (ortrain_dnn_plan_get_notes (known, i), ==, ortrain_dnn_plan_get_notes (asked, i));
 }
 
-/* Engines are made again from what a file has of them, without the heuristics: the same, with the same workspace. Each
- * part is a process of its own. */
+/* Engines are made again from their description in a file, without the heuristics: the same, with the same workspace.
+ * Each part is a process of its own. */
 static void
 test_remembered (void)
 {

@@ -9,7 +9,7 @@
 #define THREADS 96
 #define BLOCKS 3
 
-/* y [BLOCKS, THREADS]: each thread reads what its neighbour has put into shared memory. */
+/* y [BLOCKS, THREADS]: each thread reads the value that its neighbour has put into shared memory. */
 template <bool waits>
 static void
 neighbour_kernel (float *y)
@@ -21,7 +21,7 @@ neighbour_kernel (float *y)
   y[blockIdx.x * THREADS + threadIdx.x] = staged[(threadIdx.x + 1) % THREADS];
 }
 
-/* The second barrier of two is what keeps a round's reads from the next one's writes. */
+/* The second barrier of two keeps a round's reads from the next one's writes. */
 template <bool waits>
 static void
 rounds_kernel (float *y)
