@@ -4,8 +4,8 @@
 
 #include "common/ortrain-operands.h"
 
-/* What goes along one axis, a line at a time: where the extreme is, and running sums and products. Lines side by side have
- * a thread each; lines of neighbouring elements have a warp, or a block. */
+/* Operators along one axis, a line at a time: the place of the extreme, and running sums and products. Lines side by
+ * side have a thread each; lines of neighbouring elements have a warp, or a block. */
 
 #define THREADS ORTRAIN_CUDA_BLOCK
 

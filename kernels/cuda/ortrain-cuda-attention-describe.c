@@ -8,7 +8,7 @@
 
 /* Attention as all of its kernels see it, from the operands of a node. */
 
-#define MASKED -1e30 /* what is added to a score that must not count */
+#define MASKED -1e30 /* the number added to a score that must not count */
 
 void
 ortrain_cuda_attention_describe_side (OrtrainCudaAttentionSide *side, const OrtrainOperand *operand, gboolean packed,

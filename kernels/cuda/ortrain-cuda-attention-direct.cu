@@ -49,8 +49,8 @@ __launch_bounds__ (THREADS)
   store_rows (attention, place, softmax, o, y, lse);
 }
 
-/* The first pass over the keys makes dots: the sum of p · dp of a row; the second one dq. Before them comes one for rows
- * that have lost their lse. rows: what the kernel of keys and values asks for. */
+/* The first pass over the keys makes dots: the sum of p · dp of a row; the second one dq. Before them comes one for
+ * rows that have lost their lse. rows: the numbers of rows that the kernel of keys and values needs. */
 template <Form FORM>
 static __global__ void
 __launch_bounds__ (THREADS) attention_queries_kernel (OrtrainCudaAttention attention, OrtrainCudaAttentionInputs in,

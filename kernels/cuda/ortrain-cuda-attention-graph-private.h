@@ -13,8 +13,7 @@ typedef struct
   gint64 bias_batch, bias_heads; /* 1, or those of q */
   OrtrainDType bias_dtype;
   gboolean has_lengths; /* int32 [batch, 1, 1, 1]: how many queries and keys of each sample count */
-  gboolean
-      has_dropout; /* what is kept, [batch, heads, queries, keys], 1 or 0 in the type of q; the factors are in memory */
+  gboolean has_dropout; /* [batch, heads, queries, keys], 1 (kept) or 0 in the type of q; the factors are in memory */
   gboolean accumulates; /* backward: dq is summed in float32 by blocks in an order of chance */
 } OrtrainDnnAttentionShape;
 
@@ -22,7 +21,7 @@ typedef struct
 typedef struct
 {
   int q, k, v, bias, queries, keys; /* in */
-  int kept, factor, inverse;        /* in; factor: of what is kept, float32; inverse: 1 / factor, for the gradient */
+  int kept, factor, inverse;        /* in; factor: of kept elements, float32; inverse: 1 / factor, for the gradient */
   int y, stats;                     /* out; in for the gradient */
   int dy, dots, sums, dq, dk, dv;   /* dots: float32 [batch, heads, queries, 1]; sums: float32, of the size of dq */
 } OrtrainDnnAttentionTensors;

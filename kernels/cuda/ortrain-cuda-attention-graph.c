@@ -82,7 +82,7 @@ hide (Composer *self, int seen, int s)
   return ortrain_dnn_select (self->graph, seen, s, ortrain_dnn_scalar (self->graph, CUDNN_DATA_FLOAT, -INFINITY));
 }
 
-/* scale · q·kᵀ + bias, without what lies behind the lengths */
+/* scale · q·kᵀ + bias, with -∞ past the lengths */
 static int
 write_scores (Composer *self)
 {

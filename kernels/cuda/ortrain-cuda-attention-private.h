@@ -5,9 +5,9 @@
 
 G_BEGIN_DECLS
 
-/* Attention as all of its kernels see it: q [batch, heads, queries, width], k [batch, heads, keys, width], v [batch, heads,
- * keys, v width], y like q with the width of v, lse [batch, heads, queries]; heads and lengths may stand in the other
- * order in memory. Steps are in elements. */
+/* Attention as all of its kernels see it: q [batch, heads, queries, width], k [batch, heads, keys, width], v [batch,
+ * heads, keys, v width], y like q with the width of v, lse [batch, heads, queries]; heads and lengths may be in the
+ * other order in memory. Steps are in elements. */
 typedef struct
 {
   gint64 batch_step, head_step, pitch, width;
@@ -29,18 +29,19 @@ typedef enum
   ORTRAIN_CUDA_GUARD_BLIND, /* a row whose mask lets nothing through does */
 } OrtrainCudaGuard;
 
-/* What is added to scores, [batch, heads, queries, keys] or 1 in place of any of these: steps, 0 where it is the same. */
+/* A term that is added to scores, [batch, heads, queries, keys], with 1 in place of any of these where it does not
+ * change. The fields are its steps; a step is 0 where the dimension is 1. */
 typedef struct
 {
   gint64 batch, head, row, key;
   OrtrainDType dtype;
 } OrtrainCudaAttentionAddend;
 
-/* What Dropout does to probabilities, counted in the order of [batch, heads, queries, keys]. */
+/* The dropout of probabilities, which are counted in the order of [batch, heads, queries, keys]. */
 typedef struct
 {
   gboolean is_used;
-  guint input;        /* the ratio; behind it is `training` */
+  guint input;        /* the ratio; the next one is `training` */
   OrtrainDType dtype; /* of the ratio; 0.5 if it is undefined */
   gint64 node;        /* whose random numbers; -1: of the call's own */
 } OrtrainCudaAttentionDropout;
@@ -57,14 +58,14 @@ typedef struct
   gint64 diagonal;
   OrtrainDType lse_dtype;
   OrtrainCudaAttentionDropout dropout;
-  const guint8 *rows; /* NULL, or an OrtrainCudaAttentionSight of each row: what has no blind one is left alone */
+  const guint8 *rows; /* NULL, or an OrtrainCudaAttentionSight of each row: blocks without a blind row are left alone */
   gint64 rows_batch, rows_head; /* steps */
 } OrtrainCudaAttention;
 
 /* Below this, lse holds too few digits of the logarithm of a sum: the row sees large negative numbers alone. */
 #define ORTRAIN_CUDA_ATTENTION_LOST -1e3f
 
-/* What the mask lets a row see. */
+/* How much the mask lets a row see. */
 typedef enum
 {
   ORTRAIN_CUDA_SIGHT_NONE,
@@ -72,7 +73,8 @@ typedef enum
   ORTRAIN_CUDA_SIGHT_BLIND, /* all is masked by finite numbers */
 } OrtrainCudaAttentionSight;
 
-/* What the backward pass makes of a row: probabilities are e^(score - shift) · factor; dot is the sum of p · dp. */
+/* The numbers that the backward pass makes for a row: probabilities are e^(score - shift) · factor; dot is the sum of
+ * p · dp. */
 typedef struct
 {
   float shift, factor, dot;
@@ -121,9 +123,9 @@ void ortrain_cuda_attention_bias_gradient (const OrtrainKernelCall *call, const 
                                            const OrtrainCudaAttentionInputs *in, const OrtrainCudaBiasGradient *plan,
                                            const OrtrainCudaAttentionRow *rows, float *sums, void *dbias, guint output);
 
-/* Around cuDNN's kernels, which take no mask of booleans and no row that sees nothing: the mask as numbers that are
- * finite, bias [bias_batch, bias_heads, queries, keys]; what is let through, sights [bias_batch, bias_heads, queries], of
- * OrtrainCudaAttentionSight; queries and keys [batch]: as many as there are. */
+/* Prepares for cuDNN's kernels, which take no mask of booleans and no row that sees nothing. Writes the mask as finite
+ * numbers, bias [bias_batch, bias_heads, queries, keys]; how much each row sees, sights [bias_batch, bias_heads,
+ * queries], of OrtrainCudaAttentionSight; and the numbers of queries and of keys, queries and keys [batch]. */
 void ortrain_cuda_attention_write_bias (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
                                         gint64 bias_batch, gint64 bias_heads, const void *mask, void *bias,
                                         OrtrainDType bias_dtype, guint8 *sights, gint32 *queries, gint32 *keys);

@@ -7,10 +7,10 @@
 
 #include <math.h>
 
-/* What the plain kernels of attention are made of. A block owns TILE rows of one side (queries, or keys in the gradients of
- * keys and values) and takes SIDE rows of the other at a time; a thread computes 4 · 4 of their scores, and 4 · 8 elements
- * of what is summed. Widths are taken CHUNK columns at a time; results wider than that are computed by several blocks,
- * each of which makes the scores anew. All sums are in the order of rows: nothing is added from two blocks. */
+/* The parts of the plain kernels of attention. A block owns TILE rows of one side (queries, or keys in the gradients of
+ * keys and values) and takes SIDE rows of the other at a time; a thread computes 4 · 4 of their scores, and 4 · 8
+ * elements of the sums. Widths are taken CHUNK columns at a time; results wider than that are computed by several
+ * blocks, each of which makes the scores anew. All sums are in the order of rows: nothing is added from two blocks. */
 
 #define TILE 64
 #define SIDE 32
@@ -19,7 +19,7 @@
 
 typedef OrtrainPack<float, 4> Quad;
 
-/* What a block works on, from its number. */
+/* The part that a block works on, from its number. */
 struct Place
 {
   gint64 batch, head, first, column; /* first row, first column of the result */
@@ -72,7 +72,8 @@ struct Rows
   }
 };
 
-/* N rows, those that `rows` finds, and columns [column, column + CHUNK) as [column][row]; zeros where there is none. */
+/* N rows, those that `rows` finds, and columns [column, column + CHUNK) as [column][row]; zeros for rows and columns
+ * that do not exist. */
 template <int N, typename Find>
 static inline __device__ void
 load_turned (float *tile, const void *x, const OrtrainCudaAttentionSide &side, gint64 base, const Find &rows,
@@ -138,7 +139,7 @@ add_scores (float (&s)[4][4], const float *a, const float *b)
     }
 }
 
-/* Of all columns. STAYS: own [CHUNK][TILE] holds its only chunk already, where the width has one. */
+/* Sums products over all columns into s. STAYS: if the width has a single chunk, own [CHUNK][TILE] holds it already. */
 template <bool STAYS>
 static inline __device__ void
 make_scores (float (&s)[4][4], float *own, float *other, const void *x, const OrtrainCudaAttentionSide &x_side,
@@ -265,7 +266,7 @@ number_row (const OrtrainCudaAttention &attention, const Place &place, gint64 ro
 
 /* ---- scores ---- */
 
-/* What scores are beside scale · q·k. */
+/* The form of scores: the parts in addition to scale · q·k. */
 enum Form
 {
   FORM_PLAIN,
@@ -286,7 +287,7 @@ template <Form FORM> struct Dropout
 {
   bool drops;
   guint32 threshold;
-  float kept; /* factor of what is not dropped */
+  float kept; /* factor of probabilities that are not dropped */
   OrtrainPhiloxKey key;
 
   __device__
@@ -483,7 +484,7 @@ store_rows (const OrtrainCudaAttention &attention, const Place &place, const Sof
       const gint64 row = place.first + my_row () + i;
       const float total = row_sum (softmax.sum[i]);
       const bool any_open = row_max (softmax.open[i] ? 1.0f : 0.0f) > 0;
-      /* all scores -∞, or one NaN or +∞: the quotient is none */
+      /* all scores are -∞, or one is NaN or +∞: there is no valid quotient */
       const bool bad = !(total > 0) || softmax.top[i] == INFINITY;
       const bool guarded = bad && (attention.guard == ORTRAIN_CUDA_GUARD_NAN ||
                                    (attention.guard == ORTRAIN_CUDA_GUARD_BLIND && !any_open));
@@ -583,7 +584,7 @@ find_gradient (const OrtrainCudaAttention &attention, float p, float dp, float d
   return p == 0 || (is_relative (FORM) && attention.fills && !open) ? 0.0f : p * (dp - dot);
 }
 
-/* After the pass over the keys that finds what is lost (-1), and that which makes dots (0). */
+/* Runs after the pass over the keys that finds lost statistics (-1), and after the pass that makes dots (0). */
 static inline __device__ void
 finish_pass (const OrtrainCudaAttention &attention, const Place &place, int pass, Statistics *statistics,
              OrtrainCudaAttentionRow *rows)
@@ -629,8 +630,8 @@ differentiate (const OrtrainCudaAttention &attention, const OrtrainCudaAttention
     }
 }
 
-/* Of a tile whose rows are keys and whose columns are queries from `row` on: products s become probabilities, and their
- * gradients dp those of scores. */
+/* For a tile whose rows are keys and whose columns are queries from `row` on: products s become probabilities, and
+ * their gradients dp become the gradients of scores. */
 template <Form FORM>
 static inline __device__ void
 differentiate_keys (const OrtrainCudaAttention &attention, const OrtrainCudaAttentionInputs &in, const Place &place,

@@ -83,7 +83,7 @@ reserve (OrtrainKernelSetup *setup, gsize n_bytes)
   return offset;
 }
 
-/* What its kernels are known to compute, and to compute right. */
+/* Whether cuDNN's kernels are known to compute it, and to compute it right. */
 static gboolean
 is_eligible (const OrtrainCudaAttention *attention)
 {
@@ -98,8 +98,8 @@ is_eligible (const OrtrainCudaAttention *attention)
          ortrain_dnn_get_version () >= LEAST_VERSION;
 }
 
-/* Where the mask is none that the graph makes from positions, it becomes a bias. With lengths that are no multiple of 128,
- * a bias alone gives NaN in gradients. */
+/* A mask that cuDNN's graph does not make from positions becomes a bias. With lengths that are not a multiple of 128, a
+ * bias alone gives NaN in gradients. */
 static void
 describe_bias (AttentionConstants *constants)
 {
@@ -116,7 +116,7 @@ describe_bias (AttentionConstants *constants)
   shape->has_lengths = attention->n_keys % 128 != 0;
 }
 
-/* Where the lengths of keys stand, behind those of queries: both are aligned. */
+/* The offset of the lengths of keys, which come after those of queries: both are aligned. */
 static gsize
 find_keys (const OrtrainCudaAttention *attention)
 {
@@ -342,7 +342,7 @@ get_operand (const OrtrainKernelCall *call, guint first, guint i)
                               : call->inputs[first + i];
 }
 
-/* NULL: there is none. */
+/* NULL: the operand is absent. */
 static const void *
 get_optional (const OrtrainKernelCall *call, guint index)
 {
@@ -363,8 +363,8 @@ get_inputs (const OrtrainKernelCall *call, guint q, guint mask)
   return in;
 }
 
-/* For the plain kernels behind those of cuDNN, to whose gradients the number of keys of a blind row is lost. FALSE: no row
- * can be blind. */
+/* For the plain kernels that run after those of cuDNN, whose gradients lose the number of keys of a blind row. FALSE:
+ * no row can be blind. */
 static gboolean
 find_blind (const OrtrainKernelCall *call, OrtrainCudaAttention *attention)
 {
@@ -479,7 +479,7 @@ clear_outputs (const OrtrainKernelCall *call, guint n)
   return TRUE;
 }
 
-/* NULL: there is none. */
+/* NULL: the operand is absent. */
 static const OrtrainOperand *
 find_optional (const OrtrainKernelSetup *setup, guint index)
 {

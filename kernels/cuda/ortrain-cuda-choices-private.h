@@ -5,8 +5,8 @@
 
 G_BEGIN_DECLS
 
-/* What NVIDIA's libraries have chosen, as the disk cache has it: whole numbers of 8 bytes, little-endian. key: all that the
- * choice depends on. */
+/* The choices of NVIDIA's libraries, as the disk cache has them: whole numbers of 8 bytes, little-endian. key: all that
+ * the choice depends on. */
 
 /* NULL: not known. Transfer full, [n]. */
 gint64 *ortrain_cuda_choices_read (const char *kind, const char *key, gsize *n);

@@ -6,7 +6,7 @@
 /* LinearCrossEntropy: scores of `rows` positions lie in the workspace, by cuBLASLt, and become their own gradients there,
  * from which the others are computed before the next ones are. */
 
-/* Of a piece of positions; NULL: not wanted. */
+/* The products for a piece of positions; NULL: not wanted. */
 typedef struct
 {
   OrtrainCudaGemm *scores, *dx, *dweight;
@@ -103,7 +103,7 @@ add_product (OrtrainKernelSetup *setup, OrtrainCudaGemmShape *shape, OrtrainCuda
   return TRUE;
 }
 
-/* Of a piece of `rows` positions. */
+/* Plans the products for a piece of `rows` positions. */
 static gboolean
 plan_products (Products *products, const Classifier *self, OrtrainKernelSetup *setup, gint64 rows,
                gsize *workspace_bytes, GError **error)
@@ -371,7 +371,7 @@ run (const OrtrainKernelCall *call)
                        ortrain_cuda_view_output<OrtrainAny> (call, &self->types, OUTPUT_LOSS), absent);
 }
 
-/* What is multiplied is of one type, and so is the bias; sums over several pieces are float32. */
+/* The factors of products have one type, and the bias has it too; sums over several pieces are float32. */
 static gboolean
 takes (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
 {

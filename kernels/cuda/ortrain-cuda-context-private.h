@@ -8,15 +8,15 @@
 
 G_BEGIN_DECLS
 
-/* What a process has once for each device that it uses, as long as it lives: the device's context, and handles of NVIDIA's
- * libraries that are no stream's. Functions may be called from any thread. */
+/* The state that a process has once for each device that it uses, as long as the process lives: the device's context,
+ * and handles of NVIDIA's libraries that are no stream's. Functions may be called from any thread. */
 
 /* NULL with an error. */
 OrtrainCudaContext *ortrain_cuda_context_open (guint device, GError **error);
 /* Its number. */
 guint ortrain_cuda_context_get_device (const OrtrainCudaContext *self);
-/* To ask cuBLASLt for algorithms, and for execution plans of cuDNN; what runs has the handles of its stream. NULL: it cannot
- * be opened. */
+/* To ask cuBLASLt for algorithms, and for execution plans of cuDNN; calls that run have the handles of their stream.
+ * NULL: it cannot be opened. */
 cublasLtHandle_t ortrain_cuda_context_get_blas (OrtrainCudaContext *self);
 cudnnHandle_t ortrain_cuda_context_get_dnn (OrtrainCudaContext *self);
 

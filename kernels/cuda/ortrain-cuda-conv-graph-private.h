@@ -6,19 +6,18 @@
 
 G_BEGIN_DECLS
 
-/* A convolution, or its gradient, as cuDNN's graph; type is the operation's descriptor. Tensors stand in the order of the
- * call's operands: inputs, bias, output. with_bias: of the forward convolution; no engine
- * adds one to a gradient. */
+/* A convolution, or its gradient, as cuDNN's graph; type is the operation's descriptor. Tensors are in the order of the
+ * call's operands: inputs, bias, output. with_bias: only for the forward convolution; no engine adds a bias to a
+ * gradient. */
 void ortrain_dnn_compose_convolution (OrtrainDnnGraph *graph, const OrtrainCudaConv *conv,
                                       cudnnBackendDescriptorType_t type, gboolean with_bias);
 
 /* How cuDNN computes one, and in which types. */
 typedef struct
 {
-  OrtrainDnnPlan *plan; /* NULL: it does not; plain kernels do */
-  gboolean adds_bias;   /* in the same graph */
-  OrtrainDType
-      dtypes[3]; /* of both inputs and the result of its graph; what the operation has in another type is converted */
+  OrtrainDnnPlan *plan;   /* NULL: it does not; plain kernels do */
+  gboolean adds_bias;     /* in the same graph */
+  OrtrainDType dtypes[3]; /* of both inputs and the result of its graph; operands of another type are converted */
 } OrtrainCudaConvPlan;
 
 /* The types that the operation has, in the order of its operands. */

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* The pads behind: as large as those before where that gives the same size, else those that positions reach. */
+/* The pads at the end: as large as those at the beginning if that gives the same size, else as large as positions
+ * reach. */
 static void
 describe_window (const OrtrainCudaConv *conv, guint first, OrtrainDnnWindow *window)
 {

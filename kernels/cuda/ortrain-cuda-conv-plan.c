@@ -49,7 +49,7 @@ ortrain_cuda_conv_plan (const OrtrainCudaConv *conv, cudnnBackendDescriptorType_
   if (uniform && has_bias && type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR &&
       try_plan (conv, dtype, type, TRUE, FALSE, target, result, refusal))
     return;
-  /* a bias is added afterwards, to what is not rounded yet */
+  /* a bias is added afterwards, to a result that is not rounded yet */
   if (uniform && (!has_bias || dtype == ORTRAIN_DTYPE_FLOAT32) &&
       try_plan (conv, dtype, type, FALSE, FALSE, target, result, refusal))
     return;

@@ -12,7 +12,7 @@ typedef struct
 {
   gint64 n_images, n_groups, small_channels, large_channels; /* channels of a group */
   gint64 large[3], small[3], kernel[3], stride[3], dilation[3], pad[3];
-  OrtrainDType large_dtype, small_dtype, weight_dtype, bias_dtype; /* bias: UNDEFINED where there is none */
+  OrtrainDType large_dtype, small_dtype, weight_dtype, bias_dtype; /* bias: UNDEFINED if there is no bias */
   gboolean channels_last; /* both sides are [images, kernel…, channels]; weights are as above all the same */
 } OrtrainCudaConv;
 

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-/* Convolutions and their gradients: by cuDNN where it has an engine, else by plain kernels. What cuDNN's graph has in another
- * type than the operands, or weights in another order, is converted through the workspace. Its graphs overwrite their results; a gradient of weights that
- * is to be added goes to the workspace first. */
+/* Convolutions and their gradients: by cuDNN where it has an engine, else by plain kernels. Tensors that cuDNN's graph
+ * has in another type than the operands, and weights in another order, are converted through the workspace. Its graphs
+ * overwrite their results; a gradient of weights that is to be added goes to the workspace first. */
 
 typedef struct
 {
@@ -99,7 +99,7 @@ read_shape (const OrtrainKernelSetup *setup, const OrtrainOperand *large, const 
         return ortrain_cuda_refuse (setup, error, "strides and dilations must be positive");
       if (sized)
         {
-          /* what is missing for the sizes that are known */
+          /* the pads that are missing for the known sizes */
           gint64 total = (conv->small[at] - 1) * conv->stride[at] + (conv->kernel[at] - 1) * conv->dilation[at] + 1 -
                          conv->large[at] + (transposed && more != NULL ? more[i] : 0);
           total = MAX (total, 0);
@@ -145,8 +145,8 @@ uses_tensor_cores (const OrtrainCudaConvPlan *plan)
   return (ortrain_dnn_plan_get_notes (plan->plan, 0) & 1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE) != 0;
 }
 
-/* What the same convolution in ONNX's order would copy into another layout: the heuristics say it by the workspaces that the
- * two need. A limit of workspaces decides about engines, not about layouts. */
+/* The bytes that the same convolution in ONNX's order would copy into another layout: the heuristics say it by the
+ * workspaces that the two need. A limit of workspaces decides about engines, not about layouts. */
 static double
 find_spared_bytes (const OrtrainKernelSetup *setup, const ConvConstants *constants, cudnnBackendDescriptorType_t type,
                    const OrtrainDnnTarget *target)

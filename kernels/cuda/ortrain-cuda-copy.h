@@ -78,7 +78,7 @@ __launch_bounds__ (ORTRAIN_CUDA_TILE *ORTRAIN_CUDA_TILE_ROWS)
   ORTRAIN_CUDA_SHARED (T, tile, ORTRAIN_CUDA_TILE * (ORTRAIN_CUDA_TILE + 1));
   for (gint64 item = blockIdx.x; item < transpose.n_tiles; item += gridDim.x)
     {
-      /* once for each tile: divisions of 64 bits are cheap beside it */
+      /* once for each tile: divisions of 64 bits take little time compared with it */
       gint64 column_tile = item, from = 0, to = 0;
       gint64 rest = ortrain_divide_rest<false> (column_tile, transpose.column_tiles);
       gint64 row_tile = rest;

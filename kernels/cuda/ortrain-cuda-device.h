@@ -36,7 +36,7 @@
 
 /* An array of a block, as if `type name[count]` were declared for the block: type, name and a constant count. Launching:
  *   ortrain_cuda_launch (call, "softmax", grid, block, softmax_kernel<float>, arguments…);
- * Errors of a launch are found by submit. name: what tests count launches by. */
+ * Errors of a launch are found by submit. name: tests count launches by it. */
 template <typename... P, typename... A>
 static inline void
 ortrain_cuda_launch (const OrtrainKernelCall *call, const char *name, dim3 grid, dim3 block, void (*kernel) (P...),
@@ -95,7 +95,7 @@ struct OrtrainBfloat16
  * core/ortrain-float-private.h, except that the payload of NaN may differ. Where it is known at run time only, as in ortrain_load_any (),
  * those formulas stay: with a conversion for each type side by side, kernels at the limit of their registers spill. */
 
-/* What an element is computed in. */
+/* The type that an element is computed in. */
 template <typename T> struct OrtrainWide
 {
   typedef float Type;
@@ -194,8 +194,8 @@ template <typename T, int N> struct alignas (sizeof (T) * N) OrtrainPack
   T at[N];
 };
 
-/* Of an operand whose type is known at run time only: scales, biases, statistics. dtype is one of float32, float16,
- * bfloat16. */
+/* Loads an element of an operand whose type is known at run time only: scales, biases, statistics. dtype is one of
+ * float32, float16, bfloat16. */
 static inline __device__ float
 ortrain_load_any (const void *x, gint64 i, OrtrainDType dtype)
 {
@@ -306,7 +306,7 @@ ortrain_block_reduce (T x, T *scratch)
 
 /* ---- what a call needs on the device ---- */
 
-/* Whether output k is added to what is there: known at once, or said by the step block. */
+/* Whether output k is added to the contents of its memory: known at once, or said by the step block. */
 struct OrtrainAccumulate
 {
   bool always;

@@ -2,8 +2,8 @@
 #include "cuda/ortrain-cuda-choices-private.h"
 #include "cuda/ortrain-cuda-dnn-private.h"
 
-/* What the disk cache has of cuDNN: of a graph the engines that the heuristics named, in their order, and which of them was the
- * fastest. */
+/* The entries of cuDNN in the disk cache: for a graph, the engines that the heuristics named, in their order, and which
+ * of them was the fastest. */
 
 #define ENGINES_KIND "cudnn-engines"
 #define FASTEST_KIND "cudnn-fastest"

@@ -80,7 +80,7 @@ add_operation (OrtrainDnnGraph *graph, cudnnBackendDescriptorType_t type, cudnnD
   return operation;
 }
 
-/* Only as many numbers as there are dimensions: the rest stays zero in what is compared. */
+/* Sets only as many numbers as there are dimensions. The rest stays zero, because all of them are compared. */
 static void
 set_window (OrtrainDnnOperation *operation, const OrtrainDnnWindow *window)
 {

@@ -51,7 +51,7 @@ set_int (Maker *self, cudnnBackendDescriptor_t descriptor, cudnnBackendAttribute
   set (self, descriptor, name, CUDNN_TYPE_INT64, 1, &value);
 }
 
-/* Of enumerations, which have 32 bits. */
+/* Sets an attribute that is an enumeration, of 32 bits. */
 G_GNUC_UNUSED static void
 set_enum (Maker *self, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
           cudnnBackendAttributeType_t type, gint64 value)

@@ -55,7 +55,7 @@ typedef struct
 } OrtrainDnnGraph;
 
 /* Functions that compose return the number of the tensor they add. graph: zeroed before the first of them. strides
- * NULL: rows behind each other. */
+ * NULL: rows follow each other. */
 cudnnDataType_t ortrain_dnn_data_type (OrtrainDType dtype);
 int ortrain_dnn_tensor (OrtrainDnnGraph *graph, cudnnDataType_t type, guint rank, const gint64 *dims,
                         const gint64 *strides);
@@ -73,7 +73,7 @@ void ortrain_dnn_convolution (OrtrainDnnGraph *graph, cudnnBackendDescriptorType
 void ortrain_dnn_pool (OrtrainDnnGraph *graph, cudnnBackendDescriptorType_t type, cudnnResampleMode_t mode,
                        const OrtrainDnnWindow *window, int from, int to);
 void ortrain_dnn_matmul (OrtrainDnnGraph *graph, int a, int b, int c);
-/* m, n, k: int32 [batch, 1, 1, 1], how much of c, and of what is summed, counts; -1: all */
+/* m, n, k: int32 [batch, 1, 1, 1], how many rows and columns of c, and how many terms of its sums, count; -1: all */
 void ortrain_dnn_matmul_of (OrtrainDnnGraph *graph, int a, int b, int c, int m, int n, int k);
 /* y = mode (x, b); b -1: of one operand. */
 void ortrain_dnn_pointwise_into (OrtrainDnnGraph *graph, cudnnPointwiseMode_t mode, cudnnDataType_t precision, int x,
@@ -89,7 +89,7 @@ int ortrain_dnn_compare (OrtrainDnnGraph *graph, cudnnPointwiseMode_t mode, int 
 void ortrain_dnn_reduce_into (OrtrainDnnGraph *graph, cudnnReduceTensorOp_t op, int x, int y);
 void ortrain_dnn_reshape_into (OrtrainDnnGraph *graph, int x, int y);
 
-/* What decides which engines are taken. */
+/* The properties that decide which engines are taken. */
 typedef struct
 {
   OrtrainCudaContext *context; /* of the device; NULL: it need not be there */
@@ -107,7 +107,8 @@ void ortrain_dnn_target_init (OrtrainDnnTarget *target, const OrtrainKernelSetup
 OrtrainDnnPlan *ortrain_dnn_plan (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target, GError **error);
 gsize ortrain_dnn_plan_get_workspace_bytes (const OrtrainDnnPlan *self);
 guint ortrain_dnn_plan_get_n_engines (const OrtrainDnnPlan *self);
-/* Of the engine at a place in the order of the heuristics: bit n is numerical note n. G_MAXUINT: it cannot be made. */
+/* The notes of the engine at a place in the order of the heuristics: bit n is numerical note n. G_MAXUINT: it cannot be
+ * made. */
 guint ortrain_dnn_plan_get_notes (OrtrainDnnPlan *self, guint engine);
 /* Whether the library compiles the kernels of that engine, which takes a second or two, and is kept in the disk cache. */
 gboolean ortrain_dnn_plan_is_compiled (OrtrainDnnPlan *self, guint engine);
@@ -121,7 +122,7 @@ gboolean ortrain_dnn_plan_is_remembered (const OrtrainDnnPlan *self);
 #define ORTRAIN_DNN_MAX_ENGINES 32
 #define ORTRAIN_DNN_MAX_KNOBS 64
 
-/* An engine of a graph, and how it is set: what cuDNN needs to make the same configuration again. */
+/* An engine of a graph, and its settings: cuDNN needs them to make the same configuration again. */
 typedef struct
 {
   gint64 number; /* in cuDNN's list */

@@ -8,7 +8,7 @@
 #define KIND "cudnn-plans"
 #define MAX_BYTES ((gint64) 8 << 20)
 
-/* The device's number is in it: the plan's JSON has it, too, beside the device's properties. */
+/* The key contains the device's number, because the plan's JSON has it too, in addition to the device's properties. */
 char *
 ortrain_dnn_stored_make_key (const char *plan_key, const OrtrainDnnEngine *engine, const OrtrainCudaContext *context)
 {

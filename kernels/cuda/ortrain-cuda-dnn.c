@@ -67,7 +67,7 @@ make_tensor (Maker *self, const OrtrainDnnTensor *tensor, gint64 id)
   return descriptor;
 }
 
-/* Of a convolution, or of a pool. */
+/* Makes the window of a convolution, or of a pool. */
 static cudnnBackendDescriptor_t
 make_window (Maker *self, const OrtrainDnnOperation *operation)
 {
@@ -351,7 +351,8 @@ find_known_engines (const OrtrainCudnn *api, OrtrainDnnPlan *plan)
   return plan->n_engines > 0;
 }
 
-/* What the heuristics name, in their order, without what is refused. Returns whether all of it could be read. */
+/* Adds the engines that the heuristics name, in their order, without those that are refused. Returns whether the
+ * settings of all of them could be read. */
 static gboolean
 ask (Maker *self, OrtrainDnnPlan *plan, cudnnBackendHeurMode_t mode)
 {
@@ -417,7 +418,7 @@ plan_new (const OrtrainCudnn *api, const OrtrainDnnGraph *graph, const OrtrainDn
   if (maker.error == NULL && !self->remembered)
     {
       gboolean readable = ask (&maker, self, CUDNN_HEUR_MODE_A);
-      g_autoptr (GError) first = g_steal_pointer (&maker.error); /* what finds nothing may say so by an error */
+      g_autoptr (GError) first = g_steal_pointer (&maker.error); /* heuristics that find nothing may give an error */
       if (self->n_engines == 0)
         readable = ask (&maker, self, CUDNN_HEUR_MODE_FALLBACK);
       if (maker.error == NULL)
@@ -477,7 +478,7 @@ ortrain_dnn_plan (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target, 
       return NULL;
     }
   g_autofree char *key = make_key (graph, target);
-  /* what is compiled is loaded on one device; what is on the disk is of all of its kind */
+  /* a compiled plan is loaded on one device; an entry on the disk is for all devices of the kind */
   g_autofree char *own = g_strdup_printf (
       "%s %d", key, target->context != NULL ? (int) ortrain_cuda_context_get_device (target->context) : -1);
   g_mutex_lock (&lock);
@@ -581,8 +582,8 @@ compile (Maker *maker, OrtrainDnnPlan *self, guint place)
   return descriptor;
 }
 
-/* NULL with an error: this engine cannot run, others may. What the library would have to compile is looked for in the disk cache,
- * and kept there. */
+/* NULL with an error: this engine cannot run, others may. Kernels that the library would have to compile are looked for
+ * in the disk cache, and kept there. */
 static cudnnBackendDescriptor_t
 make_execution (const OrtrainCudnn *api, OrtrainDnnPlan *self, guint place, const OrtrainCudaProvider *provider,
                 GError **error)

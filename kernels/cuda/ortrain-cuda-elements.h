@@ -3,7 +3,7 @@
 
 #include "cuda/ortrain-cuda-device.h"
 
-/* Elements whose type is known at run time only, one at a time: for what is rare, or small. */
+/* Elements whose type is known at run time only, one at a time: for work that is rare, or small. */
 
 /* Integers and bool, extended to 64 bits; of other types of 8 bytes the bits. */
 static __device__ __forceinline__ gint64
@@ -54,7 +54,7 @@ ortrain_cuda_store_integer (void *y, gint64 i, OrtrainDType dtype, gint64 value)
     }
 }
 
-/* Of floating type. A double goes to 16 bits through float32, as on the CPU. */
+/* Loads an element of floating type. A double goes to 16 bits through float32, as on the CPU. */
 static __device__ __forceinline__ double
 ortrain_cuda_load_real (const void *x, gint64 i, OrtrainDType dtype)
 {

@@ -24,7 +24,7 @@ ortrain_cuda_find_kernel (const OrtrainProvider *self, const char *domain, const
   return ortrain_kernel_index_find (get_index (), domain, op_type, inputs, n_inputs, outputs, n_outputs);
 }
 
-/* What the kernel of element-wise chains knows are the operators that it also runs alone. */
+/* The kernel of element-wise chains knows the operators that it also runs alone. */
 gboolean
 ortrain_cuda_can_fuse (const OrtrainProvider *self, const char *domain, const char *op_type, OrtrainDType dtype)
 {

@@ -112,7 +112,7 @@ run_gather (const OrtrainKernelCall *call)
 
 #define PACK 4
 
-/* Of an output whose type is known at run time. */
+/* Loads elements of an output whose type is known at run time. */
 static inline __device__ void
 load_pack_any (const void *x, gint64 at, OrtrainDType dtype, float *values)
 {
@@ -147,7 +147,7 @@ store_pack_any (void *y, gint64 at, OrtrainDType dtype, const float (&values)[PA
       dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_cuda_narrow_half (values) : ortrain_cuda_narrow_bfloat16 (values);
 }
 
-/* float64 stays what it is; else of any of the three. */
+/* float64 is not converted; the next function loads any of the three other types. */
 static inline __device__ double
 load_result (const double *y, gint64 at, OrtrainDType)
 {

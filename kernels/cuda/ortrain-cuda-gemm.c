@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The library stores matrices by columns: what we call C [m, n] is its [n, m], so that A and B change places. */
+/* The library stores matrices by columns: our C [m, n] is its [n, m], so that A and B change places. */
 
 #define WORKSPACE_BYTES_HOPPER ((guint64) 32 << 20)
 #define WORKSPACE_BYTES ((guint64) 4 << 20)
@@ -174,8 +174,8 @@ keep (const OrtrainCudaGemm *self)
   ortrain_cuda_choices_write (CACHE_KIND, self->key, numbers, self->n_algorithms * (N_WORDS + 1));
 }
 
-/* What the library suggests. Partial sums over k are joined in the type of the sums, through the workspace: their order does
- * not depend on which block ends first. */
+/* Asks for the suggestions of the library. Partial sums over k are joined in the type of the sums, through the
+ * workspace: their order does not depend on which block ends first. */
 static gboolean
 ask (OrtrainCudaGemm *self, guint n_wanted, guint64 most_workspace, cublasLtHandle_t handle)
 {

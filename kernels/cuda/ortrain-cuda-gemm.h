@@ -47,7 +47,7 @@ typedef struct _OrtrainCudaGemm OrtrainCudaGemm;
 OrtrainCudaGemm *ortrain_cuda_gemm_new (const OrtrainKernelSetup *setup, const OrtrainCudaGemmShape *shape,
                                         GError **error);
 void ortrain_cuda_gemm_free (OrtrainCudaGemm *self);
-/* What ortrain_cuda_gemm_run () needs, aligned to 64. */
+/* The workspace that ortrain_cuda_gemm_run () needs, aligned to 64. */
 gsize ortrain_cuda_gemm_get_workspace_bytes (const OrtrainCudaGemm *self);
 
 /* Sets the strides of a batch when the addresses are known, before ortrain_cuda_gemm_run (). They are multiples of the shape's
@@ -59,7 +59,7 @@ typedef enum
 {
   ORTRAIN_CUDA_BETA_ZERO,
   ORTRAIN_CUDA_BETA_ONE,
-  ORTRAIN_CUDA_BETA_GRADIENT, /* what the step block says; alpha has to be 1 */
+  ORTRAIN_CUDA_BETA_GRADIENT, /* as the step block says; alpha has to be 1 */
 } OrtrainCudaBeta;
 
 /* For run: submitted to the call's stream. bias: NULL unless the shape adds one, or where the

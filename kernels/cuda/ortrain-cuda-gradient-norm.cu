@@ -3,13 +3,12 @@
 
 #include "kernel-abi/ortrain-update-scalars-private.h"
 
-/* The norm of all gradients together, whatever the floating-point type of each, and what follows from it: the loss scale, and
- * what the update is run with.
- * Squares are summed in double, spans in the order of the gradients. */
+/* The norm of all gradients together, whatever the floating-point type of each, and its results: the loss scale, and
+ * the numbers that the update is run with. Squares are summed in double, spans in the order of the gradients. */
 
 #define SPAN 16384
 
-/* Tensors of a launch: what its parameters have room for. A table for few is copied faster at each launch. */
+/* Tensors of a launch: as many as its parameters have room for. A table for few is copied faster at each launch. */
 #define FEW_TENSORS 96
 #define MOST_TENSORS 1300
 
@@ -144,7 +143,8 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) finish_norm_kernel (const double *partial
     *norm = sqrt (sum) * scale;
 }
 
-/* Those from the first on that a launch has room for; behind them. */
+/* Launches a kernel for the gradients from `first` on, as many as a launch has room for. Returns the number of the next
+ * one. */
 template <int capacity>
 static guint
 launch_norm (const OrtrainKernelCall *call, guint first)

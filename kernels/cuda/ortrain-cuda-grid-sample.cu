@@ -4,9 +4,9 @@
 
 #include "common/ortrain-grid-sample.h"
 
-/* GridSample and its gradient. What a point reads along each axis is found once, in double, and serves all channels. The
- * gradient of the input gathers: each point names the elements that it reads, which become sorted lists, one for each
- * element, and an element adds up its list in ascending order of points. */
+/* GridSample and its gradient. The elements that a point reads along each axis are found once, in double, and serve all
+ * channels. The gradient of the input gathers: each point names the elements that it reads, which become sorted lists,
+ * one for each element, and an element adds up its list in ascending order of points. */
 
 #define MAX_AXES ORTRAIN_GRID_SAMPLE_MAX_AXES
 #define N_KEYS (G_GINT64_CONSTANT (1) << 18) /* of the images whose lists are made at once, if there are several */
@@ -22,7 +22,8 @@ typedef struct
   gsize weights_at;               /* in the workspace */
 } Constants;
 
-/* What a point reads along all axes; those that are not there have one element, with weight 1. N: of an axis */
+/* The elements that a point reads along all axes; axes that do not exist have one element, with weight 1. N: of an
+ * axis */
 template <typename W, int N> struct Taps
 {
   gint32 offset[MAX_AXES][N]; /* within a plane; -1: outside */
@@ -213,7 +214,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) order_lists_kernel (const OrtrainCudaList
         }
     }
   /* Crowded places, a block each: runs of `size` are merged, the second half of each taken backwards at first, so that
-   * all comparisons go upwards and what lies behind the end need not be there. */
+   * all comparisons go upwards and elements past the end need not exist. */
   for (gint64 item = blockIdx.x; item < lists.cursor[1]; item += gridDim.x)
     {
       const gint64 place = lists.crowded[item], count = lists.counts[place];

@@ -81,7 +81,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK, 4)
     }
 }
 
-/* Of one channel of one sample: Σ dy·x̂ and Σ dy */
+/* The sums of one channel of one sample: Σ dy·x̂ and Σ dy */
 struct ChannelSums
 {
   float scale, bias;
@@ -244,7 +244,7 @@ run_group_grad (const OrtrainKernelCall *call)
                          ortrain_cuda_get_accumulate (call, 2));
 }
 
-/* What an operator needs to know of its inputs x and scale; NULL with an error. */
+/* The constants that an operator needs of its inputs x and scale; NULL with an error. */
 static Constants *
 prepare_groups (OrtrainKernelSetup *setup, guint x_index, GError **error)
 {

@@ -139,7 +139,7 @@ ortrain_cuda_find_line (const OrtrainCudaElements &elements, gint64 at)
   return at / (elements.line * elements.step) * (elements.line * elements.step) + at % elements.step;
 }
 
-/* data: what is indexed; the data of a gather, the result of a scatter. */
+/* data: the indexed tensor, which is the data of a gather or the result of a scatter. */
 static inline const char *
 ortrain_cuda_elements_init (OrtrainCudaElements *self, const OrtrainOperand *data, const OrtrainOperand *indices,
                             gint64 axis)

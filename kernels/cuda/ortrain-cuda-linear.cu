@@ -5,8 +5,9 @@
 
 #include "common/ortrain-formulas.h"
 
-/* Linear, LinearGelu: a linear layer with its bias, and Gelu behind it; LinearGeluGrad: back through both; LinearGrad: the gradients of its weight and bias.
- * cuBLASLt computes Gelu, and sums the rows, while it multiplies, where it can; else a kernel does. */
+/* Linear: a linear layer with its bias; LinearGelu: the same with Gelu after it; LinearGeluGrad: back through both;
+ * LinearGrad: the gradients of its weight and bias. cuBLASLt computes Gelu, and sums the rows, while it multiplies,
+ * where it can; else a kernel does. */
 
 typedef struct
 {
@@ -75,7 +76,7 @@ prepare (OrtrainKernelSetup *setup, GError **error)
   if (!self->has_sums && self->m > 0) /* summed after the product */
     setup->workspace_bytes =
         MAX (setup->workspace_bytes, ortrain_cuda_sum_rows_get_workspace_bytes (self->m, self->n, self->dtype));
-  /* the library overwrites the sums; the kernel can add to what is there */
+  /* the library overwrites the sums; the kernel can add to earlier ones */
   setup->can_accumulate = self->gemm == NULL ? 0 : self->has_sums ? 1 : 3;
   setup->flops = 2.0 * (double) x->n_elements * (double) self->n;
   return TRUE;
@@ -120,7 +121,7 @@ run (const OrtrainKernelCall *call)
 
 /* ---- forward ---- */
 
-#define GELU_ALIGNMENT 8 /* elements: what the library wants of rows that it keeps */
+#define GELU_ALIGNMENT 8 /* elements: the library wants it of rows that it keeps */
 
 typedef struct
 {

@@ -3,12 +3,14 @@
 
 #include "cuda/ortrain-cuda-units.h"
 
-/* What points to a place, in ascending order: for scatters, and gradients of what reads some elements several times. */
+/* The numbers that point to a place, in ascending order: for scatters, and for gradients of operators that read some
+ * elements several times. */
 
-/* Of n numbers that say a place each. Where they are many, they are sorted by place: counted, each place given a stretch,
- * and filled in. Neither the order of stretches nor that within a stretch is determined; a reader goes through a stretch in
- * ascending order. Where they are few beside the places, the first one of those that say the same place finds the others
- * among the candidates that may do so. Lives in the workspace. */
+/* Lists of n numbers, each of which names a place. If there are many, they are sorted by place: they are counted, each
+ * place is given a stretch, and the stretches are filled. Neither the order of the stretches nor the order within a
+ * stretch is determined; a reader goes through a stretch in ascending order. If there are few compared with the places,
+ * the first of those that name the same place finds the others among the candidates that may name it. Lives in the
+ * workspace. */
 struct OrtrainCudaLists
 {
   gint64 *keys; /* [n] places, -1: none */
@@ -47,7 +49,7 @@ ortrain_cuda_lists_get_bytes (gint64 n, gint64 places, gint64 line)
                                                          : (gsize) n * sizeof (gint64);
 }
 
-/* Clears what is counted. places: below 2^31 */
+/* Clears the counts. places: below 2^31 */
 static inline OrtrainCudaLists
 ortrain_cuda_lists_begin_sorted (const OrtrainKernelCall *call, gint64 n, gint64 places)
 {
@@ -124,7 +126,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) ortrain_cuda_lists_fill_kernel (const Ort
       lists.order[atomicAdd (&lists.ends[lists.keys[i]], 1)] = (gint32) i;
 }
 
-/* Behind the kernel that computes the keys. */
+/* Runs after the kernel that computes the keys. */
 static inline void
 ortrain_cuda_lists_sort (const OrtrainKernelCall *call, const OrtrainCudaLists &lists)
 {

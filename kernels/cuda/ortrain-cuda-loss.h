@@ -3,7 +3,7 @@
 
 #include "cuda/ortrain-cuda-rows.h"
 
-/* What the losses over classes share: labels and weights, and the kernels of rows of scores. */
+/* The parts that the losses over classes share: labels and weights, and the kernels of rows of scores. */
 
 #define LAST_BLOCK 1024
 
@@ -20,7 +20,7 @@ struct Part
   float loss, weight;
 };
 
-/* What kernels know besides the logits. */
+/* The inputs of kernels in addition to the logits. */
 struct Classes
 {
   const void *target;
@@ -193,15 +193,15 @@ __launch_bounds__ (LAST_BLOCK) weight_sum_kernel (OrtrainView<OrtrainAny> weight
     *result = (float) sum;
 }
 
-/* What a mean over positions of that weight is divided by: where nothing counts, the mean is 0, and nothing flows back. */
+/* The divisor of a mean over positions of that weight: where nothing counts, the mean is 0, and nothing flows back. */
 static inline __device__ float
 get_divisor (float weight)
 {
   return weight != 0 ? weight : INFINITY;
 }
 
-/* What the gradient of a position needs besides its logits: g·[(1 - s)·w_t·(p - onehot) + s/n·(W·p - w)] is
- * a·p - b·w, less hit at the target. */
+/* The numbers that the gradient of a position needs in addition to its logits:
+ * g·[(1 - s)·w_t·(p - onehot) + s/n·(W·p - w)] is a·p - b·w, less hit at the target. */
 struct Position
 {
   gint64 target; /* -1: does not count */

@@ -61,7 +61,7 @@ struct Backward
   float *parts;                          /* [chunks, 2, n]: of scale and bias */
   OrtrainView<OrtrainAny> dscale, dbias; /* [n], may be absent */
   OrtrainAccumulate dscale_adds, dbias_adds;
-  unsigned *arrived; /* [ORTRAIN_CUDA_N_COUNTERS]: zeros, before and behind */
+  unsigned *arrived; /* [ORTRAIN_CUDA_N_COUNTERS]: zeros, before and after */
 };
 
 static inline __device__ void
@@ -296,7 +296,7 @@ static __global__ void __launch_bounds__ (512, 1)
       dot = ortrain_block_reduce<OrtrainSum> (dot, scratch);
       const float k1 = b.centred ? ortrain_block_reduce<OrtrainSum> (sum, scratch) * b.share : 0;
       const float k2 = dot * s.inverse * s.inverse * b.share;
-      /* dx may be dy, which the columns still need: written by a kernel behind theirs */
+      /* dx may be dy, which the columns still need: a kernel after theirs writes it */
       if (threadIdx.x == 0)
         {
           statistics[rows + row].mean = k1;

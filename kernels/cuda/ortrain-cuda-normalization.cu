@@ -5,7 +5,7 @@
  * held in registers between statistics and result, by a warp or a block, or read again where they are too long for
  * that. Variances are sums of squares of differences. */
 
-/* What is multiplied and added: by element of the row, or by channel. */
+/* The scale that is multiplied and the bias that is added: by element of the row, or by channel. */
 struct Affine
 {
   OrtrainView<OrtrainAny> scale, bias;
@@ -71,7 +71,7 @@ round_like (OrtrainView<OrtrainAny> view, float x)
                                              : ortrain_bfloat16_to_float (ortrain_float_to_bfloat16 (x));
 }
 
-/* What a row keeps of a number that its type has. */
+/* Keeps a number in the type of its row, which can represent it. */
 static inline __device__ void
 set_raw (float *raw, float x)
 {

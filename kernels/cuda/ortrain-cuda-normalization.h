@@ -3,9 +3,10 @@
 
 #include "cuda/ortrain-cuda-rows.h"
 
-/* What normalizations of rows and their gradients share. */
+/* The parts that normalizations of rows and their gradients share. */
 
-/* Of a row of n that a team holds; the mean is 0 where the row is not centred. share: 1/n; scratch: [33], shared */
+/* The statistics of a row of n that a team holds; the mean is 0 where the row is not centred. share: 1/n; scratch:
+ * [33], shared */
 template <typename T, int V, int K, bool WARP>
 static __device__ __forceinline__ OrtrainStatistics
 ortrain_norm_statistics (const OrtrainRowPart<T, V, K> &part, int n, OrtrainTeam<WARP> team, float epsilon, float share,

@@ -25,8 +25,8 @@ enum PadMode
   WRAP,
 };
 
-/* x: what is padded, y: the padded one. Dimensions from the innermost one outwards; those that are not padded are joined
- * with their neighbours. */
+/* x: the tensor before padding, y: the tensor after it. Dimensions from the innermost one outwards; those that are not
+ * padded are joined with their neighbours. */
 struct Pad
 {
   PadMode mode;
@@ -141,7 +141,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) pad_kernel (const Pad pad, const T *x, T 
     }
 }
 
-/* What of y reads index i of x, in one dimension, in ascending order: from first to last. */
+/* The indices of y that read index i of x, in one dimension, in ascending order: from first to last. */
 struct Readers
 {
   gint64 first, last, gap, other_gap; /* the gaps take turns */

@@ -5,7 +5,7 @@
 
 #include "common/ortrain-formulas.h"
 
-/* What the instructions of element-wise programs compute: N elements in registers, r = code (a, b). */
+/* The computations of the instructions of element-wise programs: N elements in registers, r = code (a, b). */
 
 /* ---- floating-point instructions ---- */
 

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-/* From operators to programs, by the same rules as on the CPU: what has 16 bits is computed in float32, and every node's
- * result is rounded once, to the type that the node has for it. */
+/* From operators to programs, by the same rules as on the CPU: numbers of 16 bits are computed in float32, and every
+ * node's result is rounded once, to the type that the node has for it. */
 
 #define NONE G_MAXUINT
 
@@ -170,7 +170,7 @@ typedef struct
   const char *op_type, *domain;
   guint8 code, arity, boolean; /* boolean: the result is bool */
   OrtrainDTypeSet dtypes;      /* of the operands */
-  /* attributes and what they are without being there */
+  /* attributes and their values if they are absent */
   const char *k0;
   float k0_default;
   const char *k1;

@@ -113,14 +113,14 @@ typedef enum
 /* Operands of an instruction: a register's number, or one of these. */
 #define ORTRAIN_POINTWISE_INPUT 0x40    /* + number */
 #define ORTRAIN_POINTWISE_CONSTANT 0x80 /* + number */
-#define ORTRAIN_POINTWISE_LAST 0xfe     /* what the instruction before made */
+#define ORTRAIN_POINTWISE_LAST 0xfe     /* the result of the instruction before */
 #define ORTRAIN_POINTWISE_NONE 0xff
 
 typedef struct
 {
   guint8 code;
   guint8 dtype;   /* of the operands, after widening to float32; of CAST: as it is */
-  guint8 result;  /* what is made is rounded to this type */
+  guint8 result;  /* the result is rounded to this type */
   guint8 slot;    /* the register that it goes to, or NONE */
   guint8 a, b, c; /* operands */
   guint8 output;  /* or NONE */
@@ -153,7 +153,7 @@ typedef struct
   OrtrainPointwiseInstruction instructions[ORTRAIN_POINTWISE_MAX_INSTRUCTIONS];
 } OrtrainPointwiseProgram;
 
-/* What prepare leaves for run. */
+/* The data that prepare leaves for run. */
 typedef struct
 {
   OrtrainPointwiseProgram program;
@@ -162,8 +162,8 @@ typedef struct
   gint64 n_elements, outer, rest; /* outer × rest elements; a launch takes 2^31 at most */
 } OrtrainPointwisePlan;
 
-/* Elements that a thread has at once: 8 where what has 16 bits is then read or written 16 bytes at a time, but not of chains
- * with so many registers that they fill the shared memory. */
+/* Elements that a thread has at once: 8 where operands of 16 bits are then read or written 16 bytes at a time, but not
+ * for chains with so many registers that they fill the shared memory. */
 G_GNUC_UNUSED static guint
 ortrain_pointwise_get_vector (const OrtrainPointwisePlan *plan)
 {

@@ -5,10 +5,10 @@
 #include "cuda/ortrain-cuda-pointwise-compute.h"
 #include "cuda/ortrain-cuda-pointwise-program.h"
 
-/* Element-wise operators: an interpreter of programs. A thread has a vector of each value: the last result in its own registers,
- * what is read later in columns of shared memory, in units of 16 bytes, so that no two threads of a quarter warp meet in a
- * bank. Vectors are one unit, or two where operands in 16 bits are then loads of 16 bytes. The most frequent operators alone
- * have the same kernel with the operator known to the compiler. */
+/* Element-wise operators: an interpreter of programs. A thread has a vector of each value: the last result in its own
+ * registers, values that are read later in columns of shared memory, in units of 16 bytes, so that no two threads of a
+ * quarter warp meet in a bank. Vectors are one unit, or two where operands in 16 bits are then loads of 16 bytes. The
+ * most frequent operators alone have the same kernel with the operator known to the compiler. */
 
 #define THREADS 128
 
@@ -165,7 +165,7 @@ find_element (const Program &p, guint row, guint32 i)
   return offset + i * p.strides[row][0];
 }
 
-/* Of the elements from i on. whole: none of them is behind the end, and addresses are aligned. */
+/* Loads the elements from i on. whole: none of them is past the end, and addresses are aligned. */
 template <typename R, int N>
 static __device__ __forceinline__ void
 load_input (const Program &p, guint input, guint32 i, bool whole, Vector<R, N> &to)

@@ -6,7 +6,7 @@
 
 G_BEGIN_DECLS
 
-/* A pool, or the gradient of averages, as cuDNN's graph of two tensors: what is read, what is written. FALSE: no graph says
+/* A pool, or the gradient of averages, as cuDNN's graph of two tensors, the input and the output. FALSE: no graph says
  * the same. */
 gboolean ortrain_dnn_compose_pool (OrtrainDnnGraph *graph, const OrtrainCudaPool *pool);
 

@@ -7,8 +7,8 @@
  * greatest numbers that no gradient asks the places of. A gradient of greatest numbers would need all of x and y, where our
  * kernel needs a byte for each element of y: cuDNN takes indices in other layouts only. */
 
-/* cuDNN pads behind as far as the last window reaches; ONNX counts only the pads that the node names. FALSE: windows are
- * dilated, or one of them has no element, or counts more than ONNX does. */
+/* At the end, cuDNN pads as far as the last window reaches; ONNX counts only the pads that the node names. FALSE:
+ * windows are dilated, or one of them has no element, or counts more than ONNX does. */
 static gboolean
 describe_window (const OrtrainCudaPool *pool, guint first, OrtrainDnnWindow *window)
 {

@@ -485,7 +485,7 @@ find_places (Window *w, int d)
   return true;
 }
 
-/* NULL, or what is wrong. shift: of spatial dimensions before the first */
+/* NULL, or the reason for a refusal. shift: of spatial dimensions before the first */
 static const char *
 read_window (const OrtrainKernelSetup *setup, Window *w, guint n)
 {
@@ -549,7 +549,7 @@ static const struct
   { "GlobalLpPool", POOL_GLOBAL_LP, POOL_GLOBAL_LP },
 };
 
-/* NULL, or what is wrong */
+/* NULL, or the reason for a refusal */
 static const char *
 describe (const OrtrainKernelSetup *setup, Constants *c)
 {

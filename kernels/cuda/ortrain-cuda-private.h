@@ -10,8 +10,8 @@ G_BEGIN_DECLS
 #include "kernel-abi/ortrain-kernel-table-private.h"
 #include "provider/ortrain-provider-module-private.h"
 
-/* What the files of the CUDA provider share, in C and in CUDA C++. A module links against no function of Ortrain: those
- * that it needs come in a table. */
+/* The declarations that the files of the CUDA provider share, in C and in CUDA C++. A module links against no function
+ * of Ortrain: those that it needs come in a table. */
 extern const OrtrainLibraryFunctions *ortrain_cuda_library;
 
 #define ORTRAIN_CUDA_INT(setup, name, fallback)                                                                        \
@@ -30,7 +30,7 @@ typedef struct
   OrtrainProvider parent;
   OrtrainCudaContext *context; /* of its device */
   char *name;                  /* of the device */
-  char *identity;     /* all that a choice of NVIDIA's libraries depends on beside their versions: device and driver */
+  char *identity;     /* all that choices of NVIDIA's libraries depend on, except their versions: device and driver */
   guint n_processors; /* multiprocessors */
   guint capability;   /* 90 for 9.0 */
   guint64 total_memory;
@@ -41,14 +41,15 @@ typedef struct
   OrtrainCudaProfile *profile; /* of calls, which are then submitted one by one; or NULL */
 } OrtrainCudaProvider;
 
-/* What the memory of the device holds at OrtrainCudaProvider.numbers, for libraries that read scalars there. */
+/* The numbers that the memory of the device holds at OrtrainCudaProvider.numbers, for libraries that read scalars
+ * there. */
 typedef struct
 {
   float zero, one;
   double zero_f64, one_f64;
 } OrtrainCudaNumbers;
 
-/* What a call's context has as its stream. */
+/* The stream of a call's context. */
 #define ORTRAIN_CUDA_N_COUNTERS 32
 struct _OrtrainStream
 {
@@ -58,7 +59,7 @@ struct _OrtrainStream
   unsigned
       *counters; /* in the memory of the device, [ORTRAIN_CUDA_N_COUNTERS]: zeros between kernels, which run in order */
   GError *failure;                       /* the first error of a library while calls were submitted */
-  gboolean is_captured, is_uncapturable; /* a graph is made of what is submitted, and cannot be */
+  gboolean is_captured, is_uncapturable; /* a graph is made of submitted calls; it cannot be made */
 };
 
 static inline OrtrainStream *
@@ -84,7 +85,7 @@ gboolean ortrain_cuda_refuse (const OrtrainKernelSetup *setup, GError **error, c
 gboolean ortrain_cuda_check (cudaError_t code, const char *what, GError **error);
 /* For run, which returns nothing: remembered, and reported by submit. */
 void ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...) G_GNUC_PRINTF (2, 3);
-/* What was done, under names of ours, for OrtrainLibraryFunctions.count. */
+/* Counts an event, under a name of ours, with OrtrainLibraryFunctions.count. */
 #define ORTRAIN_CUDA_COUNT(provider, name)                                                                             \
   ortrain_cuda_library->count (((const OrtrainProvider *) (provider))->device_name, (name))
 /* ORTRAIN_CUDA_STRICT: it is an error where something slower would take the place of a library's operation. Asked at each refusal, so

@@ -17,7 +17,7 @@ void ortrain_cuda_profile_write (OrtrainCudaProfile *self);
 /* Around the submission of a call, and of those that are joined to it. */
 void ortrain_cuda_profile_begin (OrtrainCudaProfile *self, const OrtrainKernelCall *call);
 void ortrain_cuda_profile_end (OrtrainCudaProfile *self, const OrtrainKernelCall *call, guint n_joined);
-/* Waits for what was submitted to the stream, and takes its times. */
+/* Waits for the calls that were submitted to the stream, and takes their times. */
 void ortrain_cuda_profile_collect (OrtrainCudaProfile *self, const OrtrainStream *stream);
 
 G_END_DECLS

@@ -97,7 +97,7 @@ refuse_memory (const OrtrainProvider *self, const char *of, gsize n_bytes, GErro
   return NULL;
 }
 
-/* Before the host goes on. What cudaMemset does belongs to the legacy stream, for which streams that do not block do not
+/* Clears before the host goes on. cudaMemset works in the legacy stream, for which streams that do not block do not
  * wait: it could clear what they have written. */
 static gboolean
 clear_memory (const OrtrainCudaProvider *self, void *address, gsize n_bytes, GError **error)
@@ -279,9 +279,9 @@ static gboolean
 cuda_await_event (OrtrainProvider *self, OrtrainEvent *event, GError **error)
 {
   ORTRAIN_CUDA_ON_DEVICE (CONTEXT (self));
-  if (cudaEventQuery ((cudaEvent_t) event) == cudaSuccess) /* mostly: waiting costs the host, even for what is over */
+  if (cudaEventQuery ((cudaEvent_t) event) == cudaSuccess) /* mostly: waiting costs the host, even for a past event */
     return TRUE;
-  cudaGetLastError (); /* not ready; what is wrong is found by waiting */
+  cudaGetLastError (); /* not ready; an error is found by waiting */
   return ortrain_cuda_check (cudaEventSynchronize ((cudaEvent_t) event), "waiting for an event", error);
 }
 

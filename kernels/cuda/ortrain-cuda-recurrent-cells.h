@@ -88,7 +88,7 @@ struct Activation
     return found;
   }
 
-  /* d · f' as a function of y = f (x). What was clipped has no derivative: it has the value of a bound. */
+  /* d · f' as a function of y = f (x). A clipped number has no derivative: it has the value of a bound. */
   __device__ float
   chain (float d, float y) const
   {
@@ -123,7 +123,7 @@ struct Activation
 
 typedef OrtrainView<OrtrainAny> View;
 
-/* What kernels know. Rows of Y are at ((t · directions + direction) · batch + b) · hidden. */
+/* The parameters of kernels. Rows of Y are at ((t · directions + direction) · batch + b) · hidden. */
 struct Run
 {
   gint64 length, batch, hidden, gates, directions, saved, direction, t;
@@ -137,7 +137,7 @@ struct Run
   float *state, *cell; /* [batch, hidden]: or their gradients */
   float *tmp;          /* [batch, hidden] */
   float *previous;     /* [length · batch, hidden]: the state before each step */
-  float *reset;        /* the same; GRU: what the candidate's weights were multiplied with, or its gradient */
+  float *reset;        /* the same; GRU: the factor of the candidate's weights, or its gradient */
 
   __device__ bool
   is_active (gint64 step, gint64 row) const
@@ -203,7 +203,7 @@ struct Run
     return c0.is_there () ? c0.get (get_state (row, i)) : 0;
   }
 
-  /* After the sequence's end: Y is zero, and so is what is saved. */
+  /* After the sequence's end: Y is zero, and so are the saved values. */
   __device__ bool
   skip (gint64 row, gint64 i) const
   {
@@ -291,7 +291,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) rnn_kernel (Run run)
   }
 }
 
-/* GRU, first half: z and r; tmp = r ∘ h, or candidate += r ∘ tmp when the product is what is reset. */
+/* GRU, first half: z and r; tmp = r ∘ h, or candidate += r ∘ tmp when the reset gate multiplies the product. */
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK) gru_reset_kernel (Run run)
 {

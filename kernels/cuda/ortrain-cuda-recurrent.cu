@@ -2,9 +2,9 @@
 #include "cuda/ortrain-cuda-gemm.h"
 #include "cuda/ortrain-cuda-recurrent-cells.h"
 
-/* RNN, GRU and LSTM over whole sequences, in float32: what the input gives to the gates is one product over all steps,
- * each step is a product of the state and a kernel with a thread for each unit of each row. What has 16 bits is widened
- * before products. As on the CPU, a row whose sequence has ended keeps its state and gives zeros. */
+/* RNN, GRU and LSTM over whole sequences, in float32: the part of the gates from the input is one product over all
+ * steps, each step is a product of the state and a kernel with a thread for each unit of each row. Operands of 16 bits
+ * are widened before products. As on the CPU, a row whose sequence has ended keeps its state and gives zeros. */
 
 enum CellKind
 {
@@ -347,7 +347,8 @@ fits (const OrtrainKernelSetup *setup, guint i, guint rank, const gint64 *dims)
          (setup->inputs[i].rank == rank && memcmp (setup->inputs[i].dims, dims, rank * sizeof *dims) == 0);
 }
 
-/* alpha and beta are lists from which each activation that has such a parameter takes the next. NULL, or what is wrong */
+/* alpha and beta are lists from which each activation that has such a parameter takes the next. NULL, or the reason for
+ * a refusal */
 static const char *
 read_activations (Constants *c, const OrtrainKernelSetup *setup)
 {
@@ -396,7 +397,7 @@ read_activations (Constants *c, const OrtrainKernelSetup *setup)
   return NULL;
 }
 
-/* at: where sequence_lens, initial_h, initial_c and P are among the inputs. NULL, or what is wrong */
+/* at: where sequence_lens, initial_h, initial_c and P are among the inputs. NULL, or the reason for a refusal */
 static const char *
 describe (Constants *c, const OrtrainKernelSetup *setup, const char *cell, const guint *at)
 {

@@ -73,7 +73,7 @@ find_place (const Space &space, gint64 index)
   return place + (gint64) rest * space.strides[0];
 }
 
-/* What has been added up: a sum, a product, an extreme; or a sum of exponentials as value · e^shift. */
+/* The result so far: a sum, a product, an extreme; or a sum of exponentials as value · e^shift. */
 template <typename A> struct State
 {
   A value, shift;
@@ -168,7 +168,7 @@ store_result (const Plan &plan, void *y, gint64 i, const State<double> &state, b
   ortrain_cuda_store_real (y, i, plan.out_dtype, adds ? ortrain_cuda_load_real (y, i, plan.out_dtype) + total : total);
 }
 
-/* A part of a split result, [splits][n_out] values and, behind them, as many shifts. */
+/* A part of a split result, [splits][n_out] values and, after them, as many shifts. */
 static __device__ __forceinline__ void
 store_part (const Plan &plan, double *parts, gint64 split, gint64 i, const State<double> &state)
 {
@@ -687,7 +687,7 @@ template <typename T>
 static void
 launch_reduction (const OrtrainKernelCall *call, const Plan *plan)
 {
-  const int V = 16 / sizeof (T), FEW = V < 4 ? V : 4; /* what is no sum has no registers for eight */
+  const int V = 16 / sizeof (T), FEW = V < 4 ? V : 4; /* only sums have registers for eight */
   const bool sums = plan->op == REDUCE_SUM || plan->op == REDUCE_ABS || plan->op == REDUCE_SQUARE;
   const bool vectors = plan->vector == V && ((gsize) call->inputs[0] & 15) == 0;
   if (sums && vectors)

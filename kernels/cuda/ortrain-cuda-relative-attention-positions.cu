@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-relative-attention-tiles.h"
 
-/* Gradients of the keys and queries of positions, summed over the batch. Where the index depends on the difference of places
- * alone, a block has a tile of differences, makes the gradients of scores anew for all queries, whose keys then lie in a
- * band, and sums q and k for each difference; positions that several differences read are summed behind it. With a matrix
- * of indices, a warp looks for the scores that have read its position. All sums have a fixed order. */
+/* Gradients of the keys and queries of positions, summed over the batch. Where the index depends on the difference of
+ * places alone, a block has a tile of differences, makes the gradients of scores anew for all queries, whose keys then
+ * lie in a band, and sums q and k for each difference; positions that several differences read are summed afterwards.
+ * With a matrix of indices, a warp looks for the scores that have read its position. All sums have a fixed order. */
 
 #define BLOCKS 256 /* as many as fill a device */
 
@@ -168,7 +168,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK, 4)
     }
 }
 
-/* Of one row and key, in all lanes: the gradient of its score. */
+/* The gradient of the score of one row and key, in all lanes. */
 template <Form FORM>
 static __device__ float
 find_score_gradient (const Relative &relative, const Inputs &in, const Place &place, const Dropout<FORM> &dropout,

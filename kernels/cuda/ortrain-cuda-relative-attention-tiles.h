@@ -4,14 +4,14 @@
 #include "cuda/ortrain-cuda-attention-tiles.h"
 #include "cuda/ortrain-cuda-relative-attention-private.h"
 
-/* The terms that relative attention has more. Where an index depends on the difference of places alone, the scores of a tile
- * read BAND rows of positions, in a band: score [i][j] row j - i + TILE - 1. A thread's 4 · 4 scores read 7 of them, and
- * what a tile needs is shared by its threads, as keys are. Where differences are the rows of a tile, keys lie in a band:
- * score [i][j] reads key i + j. */
+/* The additional terms of relative attention. Where an index depends on the difference of places alone, the scores of a
+ * tile read BAND rows of positions, in a band: score [i][j] row j - i + TILE - 1. A thread's 4 · 4 scores read 7 of
+ * them, and the threads of a tile share the rows that it needs, as they share keys. Where differences are the rows of a
+ * tile, keys lie in a band: score [i][j] reads key i + j. */
 
 #define BAND (TILE + SIDE)
 
-/* What rows and columns of a tile are. */
+/* The meaning of the rows and columns of a tile. */
 enum Tile
 {
   TILE_QUERIES,     /* queries and keys */
@@ -256,8 +256,8 @@ make_sum (const OrtrainCudaRelativeAttention &relative, const OrtrainCudaRelativ
     }
 }
 
-/* What the own side's term adds to its gradient: K, the other side of it. turned: [SIDE][TILE], gradients of scores; band:
- * [BAND][CHUNK], scratch. */
+/* Adds to o the gradient of the own side by its term k: a product with the other factor of that term, the positions.
+ * turned: [SIDE][TILE], gradients of scores; band: [BAND][CHUNK], scratch. */
 template <Tile KIND>
 static inline __device__ void
 add_position_product (const OrtrainCudaRelativeAttention &relative, const OrtrainCudaRelativeInputs &in,

@@ -16,8 +16,8 @@ typedef struct
   gsize tables[ORTRAIN_CUDA_N_POSITIONS], rows, sums[ORTRAIN_CUDA_N_POSITIONS]; /* in the workspace */
 } RelativeConstants;
 
-/* index → table. Of a vector, entry d of what the queries read is the last but d of theirs; of a matrix, rows and columns
- * change places. */
+/* index → table. The index of the keys' positions is copied. The index of the queries' positions changes its order: in
+ * a vector, entry d becomes the last but d; in a matrix, rows and columns change places. */
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK) relative_index_kernel (Relative relative, int k, gint64 n, const void *index,
                                                               gint32 *table, OrtrainFaultPlace place)
@@ -45,7 +45,7 @@ count_entries (const Relative *relative, int k)
                                            : relative->attention.n_queries * relative->attention.n_keys;
 }
 
-/* NULL: there is none. */
+/* NULL: the operand is absent. */
 static const OrtrainOperand *
 find_optional (const OrtrainOperand *operands, guint n, guint index)
 {
@@ -82,8 +82,8 @@ describe_positions (const Relative *relative, int k, OrtrainCudaPositions *self,
          (self->is_compact || index->dims[index->rank - 1] == columns);
 }
 
-/* first: the number of q; positions: that of the keys of positions, behind which are their queries, both indices, and the
- * mask. */
+/* first: the number of q; positions: the number of the keys of positions, after which come their queries, both indices,
+ * and the mask. */
 static RelativeConstants *
 build (OrtrainKernelSetup *setup, guint first, guint positions, GError **error)
 {

@@ -9,7 +9,7 @@
 
 #define MAX_AXES 3
 
-/* Of one axis, on the device */
+/* The table of one axis, on the device */
 struct Table
 {
   OrtrainResizeAxis axis;
@@ -18,7 +18,7 @@ struct Table
   guint8 *outside;  /* [n_out] */
   gint64 x_stride;  /* between neighbours in x */
   gint64 y_stride;  /* in y */
-  gint64 segment;   /* elements of x behind one index of the axis, up to the next axis that changes */
+  gint64 segment;   /* elements of x per index of the axis, up to the next axis that changes */
   gint64 x_segment; /* stride of those in x */
   gint64 y_segment; /* in y */
 };
@@ -136,7 +136,7 @@ find_outputs (const Table &table, gint64 c, gint64 *low, gint64 *high)
     }
   *low = a;
   b = table.axis.n_out;
-  while (a < b) /* the first whose first tap is behind c */
+  while (a < b) /* the first whose first tap is after c */
     {
       const gint64 middle = (a + b) / 2;
       if (table.indices[middle * taps] <= c)
@@ -147,7 +147,7 @@ find_outputs (const Table &table, gint64 c, gint64 *low, gint64 *high)
   *high = a;
 }
 
-/* What output j takes of input element c */
+/* The weight of input element c in output j */
 static __device__ float
 get_weight (const Table &table, gint64 j, gint64 c)
 {

@@ -262,7 +262,7 @@ template <int N> struct OrtrainCount
 };
 
 /* A whole row, however long: calls f (OrtrainCount<V>, OrtrainCount<U>, i, stride) for U packs of V elements at i,
- * i + stride…; counted from the row's beginning. Elements before the first whole pack, and behind the last one, come one
+ * i + stride…; counted from the row's beginning. Elements before the first whole pack, and after the last one, come one
  * by one: start, the flat index of the row's first element, need not be a multiple of V. */
 template <int V, int U, bool WARP, typename F>
 static __device__ __forceinline__ void
@@ -323,7 +323,7 @@ struct OrtrainOnline
     top = next;
   }
 
-  /* The sum, were top what is given. */
+  /* The sum as it is if top is `all`. */
   __device__ float
   get_sum (float all) const
   {
@@ -337,7 +337,8 @@ struct OrtrainStatistics
   float mean, inverse;
 };
 
-/* Of a row of any length, by a block; the mean is 0 where the row is not centred. scratch: [33], shared */
+/* The statistics of a row of any length, by a block; the mean is 0 where the row is not centred. scratch: [33],
+ * shared */
 template <int V, typename T>
 static __device__ OrtrainStatistics
 ortrain_row_statistics (OrtrainView<T> x, gint64 start, int n, float epsilon, bool centred, float *scratch)

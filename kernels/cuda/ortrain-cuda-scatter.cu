@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-indices.h"
 
-/* ScatterElements and ScatterND: a copy of the data (or the data itself, in place), written through indices. What meets in
- * one element is combined in ascending order of the indices, in float32 where elements have 16 bits, and rounded once. */
+/* ScatterElements and ScatterND: a copy of the data (or the data itself, in place), written through indices. Updates of
+ * the same element are combined in ascending order of the indices, in float32 where elements have 16 bits, and rounded
+ * once. */
 
 enum Reduction
 {
@@ -28,7 +29,7 @@ struct Bool
   guint8 value;
 };
 
-/* How an update meets what is there. Integers wrap around. */
+/* How an update is combined with the element that it changes. Integers wrap around. */
 template <typename T> struct Combine
 {
   typedef T Wide;

@@ -14,7 +14,7 @@ struct TopK
   bool largest;
 };
 
-/* What elements are compared as. */
+/* The type that elements are compared as. */
 template <typename T> struct Ordered
 {
   typedef gint64 Type;
@@ -59,7 +59,7 @@ load_ordered (OrtrainBfloat16 x)
   return ortrain_widen (x);
 }
 
-/* Whether a stands before b: equal values in the order of their indices, and NaN behind all numbers. */
+/* Whether a comes before b: equal values in the order of their indices, and NaN after all numbers. */
 template <typename V>
 static inline __device__ bool
 is_before (V a, gint64 at, V b, gint64 bt, bool largest)
@@ -166,7 +166,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) top_k_sort_kernel (const TopK top, int n,
             for (int i = (int) threadIdx.x; i < n / 2; i += ORTRAIN_CUDA_BLOCK)
               {
                 const int a = 2 * i - (i & (by - 1)), b = a + by;
-                /* what is beyond the line stands behind all of it */
+                /* places beyond the line come after all places of the line */
                 const bool a_is_out = places[a] >= top.dim, b_is_out = places[b] >= top.dim;
                 const bool before = a_is_out || b_is_out
                                         ? b_is_out && (!a_is_out || places[a] < places[b])

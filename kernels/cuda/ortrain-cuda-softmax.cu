@@ -153,8 +153,8 @@ static __global__ void __launch_bounds__ (32 * PARTS)
     }
 }
 
-/* What an element adds to the sum, and its gradient. Softmax: dx = y·(dy - Σ dy·y); its logarithm:
- * dx = dy - e^y · Σ dy. */
+/* The term that an element adds to the sum, and the gradient of the element. Softmax: dx = y·(dy - Σ dy·y); its
+ * logarithm: dx = dy - e^y · Σ dy. */
 static __device__ float
 get_term (float dy, float y, bool logarithm)
 {

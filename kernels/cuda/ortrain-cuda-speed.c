@@ -23,7 +23,7 @@ static const struct
 #define LAUNCH_SECONDS                                                                                                 \
   2e-6 /* from one kernel of a CUDA graph to the next, with the blocks at its end that leave others idle */
 
-/* Of devices that do not say how fast they are: shared memory, virtual devices. */
+/* For devices that do not say how fast they are: shared memory, virtual devices. */
 #define UNKNOWN_BYTES_PER_SECOND 1e12
 #define UNKNOWN_HERTZ 1.5e9
 

@@ -7,7 +7,7 @@
  * range of rows each, with loads of up to 16 bytes, and write partial sums to the workspace; a second kernel adds these up.
  * How rows are cut follows from the shape alone, and so does the order of all sums. */
 
-#define ORTRAIN_CUDA_SUM_ROWS_COLUMNS 256 /* that rows are cut for: what a block reads of a row in 16 bits */
+#define ORTRAIN_CUDA_SUM_ROWS_COLUMNS 256 /* that rows are cut for: those that a block reads of a row in 16 bits */
 #define ORTRAIN_CUDA_SUM_ROWS_BLOCKS                                                                                   \
   512 /* wanted, of that many columns: a few for each multiprocessor of a large device */
 #define ORTRAIN_CUDA_SUM_ROWS_LEAST 64 /* rows of a block, or partial sums become many */
@@ -161,7 +161,7 @@ static void
 ortrain_cuda_sum_rows (const OrtrainKernelCall *call, const T *dy, void *db, OrtrainDType db_dtype, gint64 m, gint64 n,
                        gint64 pitch, OrtrainAccumulate accumulate, void *workspace)
 {
-  const guintptr steps = (guintptr) dy | (guintptr) pitch * sizeof (T); /* what divides both divides all rows */
+  const guintptr steps = (guintptr) dy | (guintptr) pitch * sizeof (T); /* a divisor of both divides all rows */
   if (steps % 16 == 0)
     ortrain_cuda_launch_sum_rows<T, 16 / sizeof (T)> (call, dy, db, db_dtype, m, n, pitch, accumulate, workspace);
   else if (sizeof (T) < 4 && steps % 4 == 0)

@@ -3,7 +3,7 @@
 
 /* ---- prepare ---- */
 
-/* Of a node. The tensors are without addresses. */
+/* The tensors of a node, without addresses. */
 typedef struct
 {
   guint32 n_tensors, n_states, n_spans;
@@ -421,7 +421,7 @@ take_operands (const OrtrainKernelCall *call)
     }
 }
 
-/* A node behind those of the table. */
+/* Adds a node after those of the table. */
 template <int capacity>
 static void
 add_node (Table<capacity> *table, const OrtrainKernelCall *call)

@@ -3,7 +3,7 @@
 
 #include "cuda/ortrain-cuda-device.h"
 
-/* x to the power of a whole number: what the library's function is for takes many registers. */
+/* x to the power of a whole number: the general case, for which the library has a function, takes many registers. */
 ORTRAIN_FUNCTION double
 power (double x, double n)
 {
@@ -22,21 +22,22 @@ power (double x, double n)
 #include "common/ortrain-stochastic-rounding.h"
 #include "kernel-abi/ortrain-update-scalars-private.h"
 
-/* Updates of many tensors in one pass, in place: what the kernels are called with, the rules, and elements in memory. A block
- * of threads takes a span of one tensor; what is of 16 bits is widened as it is read; states of such parameters are float32,
- * and states in 8 bits of any. Results do not depend on the order of the blocks. */
+/* Updates of many tensors in one pass, in place: the parameters of the kernels, the rules, and elements in memory. A
+ * block of threads takes a span of one tensor; elements of 16 bits are widened as they are read. Parameters of 16 bits
+ * have states in float32; they and those of float32 may have states in 8 bits instead. Results do not depend on the
+ * order of the blocks. */
 
 #define SPAN 16384
 
-/* Tensors of a launch: what its parameters have room for. A table for few is copied faster at each launch. */
+/* Tensors of a launch: as many as its parameters have room for. A table for few is copied faster at each launch. */
 #define FEW_TENSORS 16
 #define MOST_TENSORS 400
 
-/* What a tensor is, and where. */
+/* The properties of a tensor, and its addresses. */
 typedef struct
 {
   gint64 n;
-  void *w, *copy, *states[ORTRAIN_UPDATE_MAX_STATES]; /* copy NULL: there is none */
+  void *w, *copy, *states[ORTRAIN_UPDATE_MAX_STATES]; /* copy NULL: there is no copy */
   const void *g;
   double *scratch;   /* see below */
   gint64 *result;    /* of its node: the first parameter that is broken; NULL: nobody asks */
@@ -73,7 +74,7 @@ get_reports (const Tensor *tensor)
   return (guint8 *) get_sums (tensor, 2);
 }
 
-/* What all tensors of a launch share. */
+/* The parameters that all tensors of a launch share. */
 typedef struct
 {
   guint32 n_tensors, n_states, n_spans, n_nodes;
@@ -365,7 +366,7 @@ store4_any (int dtype, void *to, gint64 i, int n, const float from[4])
     store4<OrtrainHalf> (to, i, n, from);
 }
 
-/* Of bfloat16: element i has word i % 4 of block i / 4. */
+/* Stores elements of bfloat16: element i has word i % 4 of block i / 4. */
 static __device__ void
 store4_stochastic (const Update &p, guint32 parameter, void *to, gint64 i, int n, const float from[4])
 {
@@ -416,7 +417,7 @@ load_codes (float to[4], void *state, gint64 i)
     }
 }
 
-/* n: of the elements that exist; the codes behind them are zero. All lanes of a warp take part. */
+/* n: the number of elements that exist; the codes after them are zero. All lanes of a warp take part. */
 template <bool sign>
 static __device__ void
 store_codes (void *state, gint64 i, int n, const float from[4])
