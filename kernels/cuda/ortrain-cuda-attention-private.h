@@ -110,7 +110,7 @@ void ortrain_cuda_attention_backward (const OrtrainKernelCall *call, const Ortra
                                       const OrtrainCudaAttentionInputs *in, const OrtrainDType *dtypes,
                                       void *const *gradients, OrtrainCudaAttentionRow *rows);
 
-/* The gradient of the bias, with what the backward pass left in rows. */
+/* The gradient of the bias, with the numbers that the backward pass left in rows. */
 typedef struct
 {
   OrtrainDType dtype;

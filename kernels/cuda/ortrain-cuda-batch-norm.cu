@@ -3,10 +3,11 @@
 
 #include <type_traits>
 
-/* Batch normalization in three forms (inference, training, and the gradients of both), x: [rows, C, inner] with planes of
- * inner neighbours. A block takes the statistics of a unit: some planes of a channel, or, where inner is 1, as where channels
- * are last, a chunk of rows of some neighbouring channels. A second kernel joins the units of each channel in order and makes
- * the table of what the third one needs. How many units there are follows from the shape and the type. */
+/* Batch normalization in three forms (inference, training, and the gradients of both), x: [rows, C, inner] with planes
+ * of inner neighbours. A block takes the statistics of a unit: some planes of a channel, or, where inner is 1, as where
+ * channels are last, a chunk of rows of some neighbouring channels. A second kernel joins the units of each channel in
+ * order and makes the table of numbers that the third one needs. How many units there are follows from the shape and
+ * the type. */
 
 #define MAX_UNITS 64 /* of a channel */
 #define MAX_ROW_UNITS 512

@@ -217,7 +217,7 @@ prepare (OrtrainKernelSetup *setup, GError **error)
   self->lse_at = take (&at, (gsize) self->rows * sizeof (float));
   self->parts_at = take (&at, (gsize) n_rows * sizeof (Part));
   self->counts_at = take (&at, (gsize) ((n_rows + ORTRAIN_CUDA_BLOCK - 1) / ORTRAIN_CUDA_BLOCK) * sizeof (Part));
-  self->numbers_at = take (&at, 2 * sizeof (float)); /* sum of class weights; of the weights of what counts */
+  self->numbers_at = take (&at, 2 * sizeof (float)); /* sum of class weights; of the weights of positions that count */
   self->weight_at = take (&at, self->copies_weight ? (gsize) k * (gsize) self->weight_pitch * size : 0);
   self->dweight_at = take (&at, self->copies_dweight ? (gsize) k * (gsize) self->dweight_pitch * sizeof (float) : 0);
   self->library_at = at;

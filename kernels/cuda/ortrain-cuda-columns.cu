@@ -3,8 +3,8 @@
 
 #include "core/ortrain-checked-private.h"
 
-/* Col2Im and its gradient Im2Col: blocks [N, C · k1 … kr, L] and images [N, C, D1 … Dr], in any number of dimensions. Both
- * gather: an element of the image adds up what covers it. */
+/* Col2Im and its gradient Im2Col: blocks [N, C · k1 … kr, L] and images [N, C, D1 … Dr], in any number of dimensions.
+ * Both gather: an element of the image adds up the elements of blocks that cover it. */
 
 struct Columns
 {

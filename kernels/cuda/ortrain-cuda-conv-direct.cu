@@ -207,7 +207,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) conv_finish_kernel (OrtrainCudaConvFinish
     }
 }
 
-/* y [filters, taps, channels] = x [filters, channels, taps]; back: the other way, and what y holds */
+/* y [filters, taps, channels] = x [filters, channels, taps]; back: the other way. accumulate: added to y */
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
     conv_turn_kernel (OrtrainCudaConvTurn shape, const void *x, void *y, OrtrainAccumulate accumulate)
@@ -225,7 +225,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
     }
 }
 
-/* y [8 · n], float32 = x [8 · n], and what it holds */
+/* y [8 · n], float32 = x [8 · n]. accumulate: added to y */
 template <typename T>
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK)

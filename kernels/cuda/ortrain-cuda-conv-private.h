@@ -16,7 +16,8 @@ typedef struct
   gboolean channels_last; /* both sides are [images, kernel…, channels]; weights are as above all the same */
 } OrtrainCudaConv;
 
-/* Plain kernels, for what cuDNN does not compute: types that differ, float64, windows with odd pads, no library. */
+/* Plain kernels, for convolutions that cuDNN does not compute: types that differ, float64, windows with odd pads, no
+ * library. */
 
 /* small: [n, g · small_channels, …] = bias + large ∗ weights */
 void ortrain_cuda_conv_forward (const OrtrainKernelCall *call, const OrtrainCudaConv *conv, const void *large,
@@ -27,7 +28,7 @@ void ortrain_cuda_conv_backward (const OrtrainKernelCall *call, const OrtrainCud
 /* Output 0 of the call: added to where it says so. */
 void ortrain_cuda_conv_weights (const OrtrainKernelCall *call, const OrtrainCudaConv *conv, const void *small,
                                 const void *large, void *weights);
-/* y [n] = x [n] + bias [i / plane mod n_channels], and what y holds where accumulate says so: after the library, and to
+/* y [n] = x [n] + bias [i / plane mod n_channels], added to y where accumulate says so: after the library, and to
  * change types. bias: or NULL. x may be y. */
 typedef struct
 {

@@ -15,7 +15,7 @@ typedef struct
   OrtrainCudaConvPlan plan;
   OrtrainDType dtypes[3]; /* of inputs 0 and 1 and the output */
   gint64 n_elements[3];
-  gsize offsets[3]; /* in the workspace, of what the plan has of them */
+  gsize offsets[3]; /* in the workspace, of the plan's forms of them */
   guint weights;    /* which of the three: 1 or 2 */
   gboolean turns;   /* weights, for the library */
 } ConvConstants;

@@ -69,7 +69,7 @@ int ortrain_dnn_scalar (OrtrainDnnGraph *graph, cudnnDataType_t type, double val
 /* (x, w, y), (dy, w, dx), (dy, x, dw): type is the operation's descriptor. */
 void ortrain_dnn_convolution (OrtrainDnnGraph *graph, cudnnBackendDescriptorType_t type, const OrtrainDnnWindow *window,
                               int a, int b, int c);
-/* (x, y), (dy, dx): type is the operation's descriptor. Of greatest numbers, only the forward operation. */
+/* (x, y), (dy, dx): type is the operation's descriptor. For greatest numbers, only the forward operation. */
 void ortrain_dnn_pool (OrtrainDnnGraph *graph, cudnnBackendDescriptorType_t type, cudnnResampleMode_t mode,
                        const OrtrainDnnWindow *window, int from, int to);
 void ortrain_dnn_matmul (OrtrainDnnGraph *graph, int a, int b, int c);

@@ -75,8 +75,8 @@ pick (const V (&values)[N], int k)
   return value;
 }
 
-/* func (u, v, t, offset) for what the axes read together; u, v, t: which element along the last axis but two, but one, and
- * the last one that are there. */
+/* Calls func (u, v, t, offset) for each element that the axes read together; u, v, t: which element along the last axis
+ * but two, but one, and the last one that are there. */
 template <typename W, int N, typename F>
 static __device__ __forceinline__ void
 each_tap (const Taps<W, N> &taps, guint r, F func)

@@ -14,7 +14,7 @@ enum Reduction
   REDUCTION_NONE,
 };
 
-/* The sum of losses, and of the weights of what counts */
+/* The sum of losses, and of the weights of positions that count */
 struct Part
 {
   float loss, weight;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-copy.h"
 
-/* Pad, Tile, CenterCropPad, DepthToSpace, SpaceToDepth, Trilu, ReverseSequence, and the gradients that are no copies. */
+/* Pad, Tile, CenterCropPad, DepthToSpace, SpaceToDepth, Trilu, ReverseSequence, and the gradients that are not
+ * copies. */
 
 static gsize
 get_size (const OrtrainOperand *operand)

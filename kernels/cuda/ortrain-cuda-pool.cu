@@ -2,9 +2,10 @@
 #include "cuda/ortrain-cuda-pool-private.h"
 #include "cuda/ortrain-cuda-rows.h"
 
-/* Pooling: each plane (one channel of one image) by itself; spatial dimensions are brought to three, [d, h, w]. A thread
- * has an element of the result: gradients gather from all windows that an element lies in. Pools of whole planes have a
- * warp for each. cuDNN computes what it can compute with nothing more kept: see ortrain-cuda-pool-graph.c. */
+/* Pooling: each plane (one channel of one image) by itself; spatial dimensions are brought to three, [d, h, w]. A
+ * thread has an element of the result: gradients gather from all windows that an element lies in. Pools of whole planes
+ * have a warp for each. cuDNN computes those that it can compute with nothing more kept: see
+ * ortrain-cuda-pool-graph.c. */
 
 enum PoolKind
 {
@@ -462,8 +463,8 @@ run_pool (const OrtrainKernelCall *call)
                          c->kind == POOL_AVERAGE, get_input (call, 0), y, n);
 }
 
-/* Places of the window along dimension d that meet the input for some output. FALSE: they are no range, or too many to
- * look for. */
+/* Places of the window along dimension d that meet the input for some output. FALSE: they are not a range, or there are
+ * too many to look for. */
 static bool
 find_places (Window *w, int d)
 {

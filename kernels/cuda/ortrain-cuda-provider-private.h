@@ -11,7 +11,7 @@ char *ortrain_cuda_describe (guint device);
 guint ortrain_cuda_get_n_devices (void);
 OrtrainProvider *ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error);
 
-/* How fast a device is, from what the runtime says of it. */
+/* Derives the speed of a device from its properties, as the runtime gives them. */
 void ortrain_cuda_speed_derive (OrtrainDeviceSpeed *self, int device, const struct cudaDeviceProp *properties);
 
 /* The kernels of all families, and whether those of chains compute an operator. */

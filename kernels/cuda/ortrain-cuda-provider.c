@@ -98,7 +98,7 @@ refuse_memory (const OrtrainProvider *self, const char *of, gsize n_bytes, GErro
 }
 
 /* Clears before the host goes on. cudaMemset works in the legacy stream, for which streams that do not block do not
- * wait: it could clear what they have written. */
+ * wait: it could clear the results that they have written. */
 static gboolean
 clear_memory (const OrtrainCudaProvider *self, void *address, gsize n_bytes, GError **error)
 {
@@ -334,7 +334,7 @@ run_first (const OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_
   return n;
 }
 
-/* Launches, and tells what a launch or a library said. */
+/* Launches, and reports errors of a launch or of a library. */
 static gboolean
 run_calls (OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls, GCancellable *cancellable,
            GError **error)
@@ -372,7 +372,7 @@ struct _OrtrainCapture
   guint n_calls;
 };
 
-/* All that CUDA says of what cannot be captured. */
+/* Whether it is one of CUDA's errors about work that cannot be captured. */
 static gboolean
 is_capture_error (cudaError_t code)
 {

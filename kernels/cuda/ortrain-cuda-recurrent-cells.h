@@ -29,7 +29,7 @@ struct Activation
 {
   ActivationKind kind;
   float alpha, beta;
-  float clip; /* of what goes in; infinite: none */
+  float clip; /* of the input; infinite: none */
 
   __device__ float
   get (float x) const

@@ -37,8 +37,8 @@ typedef struct
   const gint32 *tables[ORTRAIN_CUDA_N_POSITIONS];
 } OrtrainCudaRelativeInputs;
 
-/* Gradients of positions. Of compact ones, sums for each difference, [parts, heads, differences, width], float32, in the
- * workspace. */
+/* Gradients of positions. Compact ones have sums for each difference, [parts, heads, differences, width], float32, in
+ * the workspace. */
 typedef struct
 {
   OrtrainDType dtype[ORTRAIN_CUDA_N_POSITIONS];

@@ -27,7 +27,7 @@ struct Tables
 {
   int n;
   Table at[MAX_AXES];      /* from the last axis on */
-  gint64 x_outer, y_outer; /* strides of what stands before the first axis */
+  gint64 x_outer, y_outer; /* strides of the dimensions before the first axis */
 };
 
 typedef struct

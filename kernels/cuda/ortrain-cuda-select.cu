@@ -283,7 +283,7 @@ typedef struct
   gsize size;
 } OneHotConstants;
 
-/* -2^62 is outside of any depth, and so is what no integer says. */
+/* -2^62 is outside of any depth. It replaces NaN, and numbers whose magnitude is 2^62 or more. */
 static inline __device__ gint64
 whole_index (double x)
 {
