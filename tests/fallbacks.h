@@ -7,8 +7,8 @@
  *
  *     TEST_ALLOWS_FALLBACKS ("all engines are refused on purpose");
  *
- * Up to the end of the block, a refusal is then no error under ORTRAIN_CUDA_STRICT either. Strict mode holds for all that has no such
- * line. No other thread may read the environment meanwhile. */
+ * Up to the end of the block, a refusal is then no error under ORTRAIN_CUDA_STRICT either. Strict mode holds for all
+ * that has no such line. No other thread may read the environment meanwhile. */
 typedef char *TestFallbacks; /* the old value of ORTRAIN_CUDA_STRICT; NULL: it was not set */
 
 static inline TestFallbacks

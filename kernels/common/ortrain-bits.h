@@ -5,7 +5,8 @@
 
 #include <glib.h>
 
-/* Eight booleans as the bytes of a number, the first in the lowest, and as the bits of a byte, the first in the lowest. */
+/* Eight booleans as the bytes of a number, the first in the lowest, and as the bits of a byte, the first in the lowest.
+ */
 
 /* Any byte but 0 is true: 1 in each of them. */
 ORTRAIN_FUNCTION guint64

@@ -12,15 +12,15 @@
  * i = 0 … 6, is cut into 2^i equal parts where codes have a sign, into 2^(i + 1) where they have none, and a code is
  * the centre of its part. In addition, there are 0 and exactly 1.
  *
- * With a sign, codes are whole numbers of two's complement, but for 128, which is 1: -127 … 128, 0 is zero. Without, they
- * are 0 … 255: zero, 254 parts, 1. Codes of larger numbers are larger.
+ * With a sign, codes are whole numbers of two's complement, but for 128, which is 1: -127 … 128, 0 is zero. Without,
+ * they are 0 … 255: zero, 254 parts, 1. Codes of larger numbers are larger.
  *
  * From share to position, counted in parts with a sign, a line belongs to each decade. Each ends where the next begins,
  * and each is less steep than the one before it: so the position is the least of all lines, and back, the share is the
  * greatest of their inverses. That needs neither comparisons nor tables, which vector units and GPUs would wait for. */
 
-/* Line i: 2^i · (share · 10^(6 - i) - 0.1) / 0.9 + 2^i; tens: 10^(6 - i). The last one ends a little above 128, as a number
- * times a rounded reciprocal of itself may be a little below 1. */
+/* Line i: 2^i · (share · 10^(6 - i) - 0.1) / 0.9 + 2^i; tens: 10^(6 - i). The last one ends a little above 128, as a
+ * number times a rounded reciprocal of itself may be a little below 1. */
 #define ORTRAIN_BLOCK_SLOPE(i, tens) ((float) ((1 << (i)) * (tens) / 0.9))
 #define ORTRAIN_BLOCK_LINE(i, tens, x) (ORTRAIN_BLOCK_SLOPE (i, tens) * (x) + (float) ((1 << (i)) * 8 / 9.0))
 #define ORTRAIN_BLOCK_LAST_LINE(x) (ORTRAIN_BLOCK_SLOPE (6, 1.0) * (x) + (float) (64 * 8 / 9.0 + 3e-5))

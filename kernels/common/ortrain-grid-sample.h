@@ -36,7 +36,8 @@ typedef struct
   gint64 dims[ORTRAIN_GRID_SAMPLE_MAX_AXES], strides[ORTRAIN_GRID_SAMPLE_MAX_AXES];
 } OrtrainGridSample;
 
-/* Along one axis: up to four elements with weights, and the derivatives of the weights by the coordinate of the grid. */
+/* Along one axis: up to four elements with weights, and the derivatives of the weights by the coordinate of the grid.
+ */
 typedef struct
 {
   gint64 at[4]; /* -1: outside, reads as zero */

@@ -6,8 +6,9 @@
 #include <glib.h>
 #include <math.h>
 
-/* The logarithm of an integer reduction, without its fraction. ONNX does not define it for numbers that are not positive, nor
- * for sums beyond float64: on every device the result is the smallest integer for the first, and the largest for the second. */
+/* The logarithm of an integer reduction, without its fraction. ONNX does not define it for numbers that are not
+ * positive, nor for sums beyond float64: on every device the result is the smallest integer for the first, and the
+ * largest for the second. */
 ORTRAIN_FUNCTION gint64
 ortrain_integer_log (double x)
 {

@@ -30,8 +30,8 @@ gint64 ortrain_matrix_view_get_n_matrices (const OrtrainMatrixView *self);
 gboolean ortrain_matrix_view_is_one_matrix (const OrtrainMatrixView *self);
 /* Which of the last two dimensions is contiguous, and the distance along the other. FALSE: neither is. */
 gboolean ortrain_matrix_view_find_leading (const OrtrainMatrixView *self, gboolean *is_transposed, gint64 *leading);
-/* Where each of n_batch products finds its matrix: offsets[n_batch]. batch: [rank], the dimensions against which those of
- * the view are broadcast. Returns whether the distance from one to the next is always *stride. */
+/* Where each of n_batch products finds its matrix: offsets[n_batch]. batch: [rank], the dimensions against which those
+ * of the view are broadcast. Returns whether the distance from one to the next is always *stride. */
 gboolean ortrain_matrix_view_find_offsets (const OrtrainMatrixView *self, const gint64 *batch, guint rank,
                                            gint64 n_batch, gint64 *offsets, gint64 *stride);
 

@@ -11,8 +11,8 @@
  *
  * grad_scale multiplies the gradient first: unscaling, clipping and averaging over micro-batches in one factor.
  *
- * An infinite weight (a mask that is a weight, a row of scores that is never chosen) stays as it is where its gradient is
- * finite: in the terms of decay and in norms it counts as 0. */
+ * An infinite weight (a mask that is a weight, a row of scores that is never chosen) stays as it is where its gradient
+ * is finite: in the terms of decay and in norms it counts as 0. */
 /* A coefficient to the power of a number of steps. A device may have its own. */
 #ifndef ORTRAIN_POW
 #define ORTRAIN_POW(x, y) pow ((x), (y))

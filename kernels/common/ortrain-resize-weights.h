@@ -202,8 +202,8 @@ ortrain_resize_get_floats (const OrtrainKernelSetup *setup, guint input, double 
   return TRUE;
 }
 
-/* Lengths, scales and regions of all dimensions; roi, scales and sizes are the inputs first, first + 1, first + 2. axes,
- * policy: attributes; axes NULL: all. result: [rank of x]. FALSE: the shapes do not fit each other. */
+/* Lengths, scales and regions of all dimensions; roi, scales and sizes are the inputs first, first + 1, first + 2.
+ * axes, policy: attributes; axes NULL: all. result: [rank of x]. FALSE: the shapes do not fit each other. */
 static inline gboolean
 ortrain_resize_read_axes (const OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainOperand *y,
                           guint first, const gint64 *axes, gsize n_axes, const char *policy, OrtrainResizeAxis *result)

@@ -192,8 +192,8 @@ multiply (double factor, double product)
   return factor == 0 && isinf (product) ? 0 : factor * product;
 }
 
-/* dx[e] = (the product of the elements before e) · after[e], and after[e] = Σ dy[k] · (the product of those between e and
- * k) = dy[e] + x[e + 1] · after[e + 1]: linear, and right where elements are zero. With `exclusive`, dy counts one
+/* dx[e] = (the product of the elements before e) · after[e], and after[e] = Σ dy[k] · (the product of those between e
+ * and k) = dy[e] + x[e + 1] · after[e + 1]: linear, and right where elements are zero. With `exclusive`, dy counts one
  * element later. */
 static void
 cum_grad_units (gpointer data, gint64 begin, gint64 end, guint worker)

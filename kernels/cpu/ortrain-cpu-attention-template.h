@@ -126,7 +126,8 @@ R (find_range) (const AttentionRun *run, gint64 b, gint64 h, gint64 block, gint6
     }
 }
 
-/* Rows [first, first + n) of one head as a product reads or writes them: where they lie, or with 16 bits in `buffer`. */
+/* Rows [first, first + n) of one head as a product reads or writes them: where they lie, or with 16 bits in `buffer`.
+ */
 typedef struct
 {
   REAL *rows;
@@ -193,8 +194,8 @@ typedef struct
 
 #include "ortrain-cpu-attention-positions-template.h"
 
-/* x [n] become exponentials, against the largest, and a factor makes probabilities of them. Returns the logarithm of their
- * sum without that factor. */
+/* x [n] become exponentials, against the largest, and a factor makes probabilities of them. Returns the logarithm of
+ * their sum without that factor. */
 static inline double
 R (exponentiate) (REAL *x, gint64 n, double *sum)
 {

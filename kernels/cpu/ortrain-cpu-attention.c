@@ -15,9 +15,9 @@
  * a head. The gradient of the bias is summed in its own shape: over the axes that it is broadcast along, always in the
  * same order.
  *
- * Relative attention has two terms more, as DeBERTa defines them: key_scale · q·position_keysᵀ, of which each score reads
- * the column that key_index says, and query_scale · k·position_queriesᵀ, likewise. Their products are [block, positions]
- * and [keys, positions]; scores are gathered from them in the cache, and gradients added to them there. */
+ * Relative attention has two terms more, as DeBERTa defines them: key_scale · q·position_keysᵀ, of which each score
+ * reads the column that key_index says, and query_scale · k·position_queriesᵀ, likewise. Their products are [block,
+ * positions] and [keys, positions]; scores are gathered from them in the cache, and gradients added to them there. */
 
 #define MASKED -1e30       /* added to a masked score */
 #define LOST -1e3          /* below this, lse holds too few digits of the logarithm of a sum: all of a row is masked */
@@ -44,8 +44,8 @@ typedef struct
   gsize buffer;                                      /* of the widened operand, in a thread's scratch memory */
 } AttentionOperand;
 
-/* Keys or queries of positions, [1, heads, positions, width], and the index [queries, keys] of the position that a score
- * reads. A compact index depends on the difference alone: entry key - query + queries - 1. */
+/* Keys or queries of positions, [1, heads, positions, width], and the index [queries, keys] of the position that a
+ * score reads. A compact index depends on the difference alone: entry key - query + queries - 1. */
 typedef struct
 {
   gboolean used, compact, is_64, of_keys; /* of_keys: the index is [keys, queries], or counts the other way */
@@ -538,8 +538,8 @@ clear_operand (const AttentionPlan *plan, const OrtrainRows *rows, const Attenti
     memset (rows->data, 0, (gsize) (plan->batch * shape->batch_step) * ortrain_dtype_get_size (rows->dtype));
 }
 
-/* Attention (q, k, v[, mask, bias, ratio, training]) {scale, packed, masked_value, guard, forward_node} → (y, lse [batch,
- * heads, queries]) */
+/* Attention (q, k, v[, mask, bias, ratio, training]) {scale, packed, masked_value, guard, forward_node} → (y, lse
+ * [batch, heads, queries]) */
 static gboolean
 attention_prepare (OrtrainKernelSetup *setup, GError **error)
 {
@@ -634,8 +634,8 @@ packed_attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
   return build_plan (setup, operands, 4, 0, 2, error);
 }
 
-/* RelativeAttentionGrad (dy, q, k, v, lse, position_keys, position_queries, key_index, query_index[, mask, ratio, training])
- * → (dq, dk, dv, dposition_keys, dposition_queries) */
+/* RelativeAttentionGrad (dy, q, k, v, lse, position_keys, position_queries, key_index, query_index[, mask, ratio,
+ * training]) → (dq, dk, dv, dposition_keys, dposition_queries) */
 static gboolean
 relative_attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
 {

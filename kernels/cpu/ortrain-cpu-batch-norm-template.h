@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Included once per width by ortrain-cpu-batch-norm.c, with REAL and R(name) defined. No include guard. */
 
-/* Sums down `width` columns of rows that lie `pitch` apart, those of x `x_pitch`: Σ a and Σ a·(x - shift), in double. With
- * x NULL only the first. Whole tiles have a fixed width, so that the sums stay in registers. */
+/* Sums down `width` columns of rows that lie `pitch` apart, those of x `x_pitch`: Σ a and Σ a·(x - shift), in double.
+ * With x NULL only the first. Whole tiles have a fixed width, so that the sums stay in registers. */
 #define COLUMN_LOOP(width, pair)                                                                                       \
   for (gint64 first = 0; first < rows; first += 32)                                                                    \
     {                                                                                                                  \
@@ -58,7 +58,8 @@ R (column_squares) (const REAL *restrict x, const REAL *restrict shift, gint64 r
     }
 }
 
-/* `width` columns of rows [first, first + n) of x: [rows, C] as they lie, or with 16 bits in `buffer`, [n, NORM_TILE]. */
+/* `width` columns of rows [first, first + n) of x: [rows, C] as they lie, or with 16 bits in `buffer`, [n, NORM_TILE].
+ */
 static inline const REAL *
 R (read_columns) (const OrtrainRows *x, gint64 channels, gint64 first, gint64 n, gint64 c, gint64 width, float *buffer,
                   gint64 *pitch)

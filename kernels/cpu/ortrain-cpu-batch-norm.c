@@ -176,8 +176,9 @@ inference_run (const OrtrainKernelCall *call)
   run_apply (call, &run, CALL (plan, apply_units));
 }
 
-/* BatchNormTrain (x, scale, bias, mean, var) → (y, new_mean, new_var, saved_mean, saved_inv_std, factor); without the new
- * ones, mean and var are not needed. y = (x - saved_mean)·factor + bias, which NormApply computes to the same bits. */
+/* BatchNormTrain (x, scale, bias, mean, var) → (y, new_mean, new_var, saved_mean, saved_inv_std, factor); without the
+ * new ones, mean and var are not needed. y = (x - saved_mean)·factor + bias, which NormApply computes to the same bits.
+ */
 static gboolean
 train_prepare (OrtrainKernelSetup *setup, GError **error)
 {

@@ -9,8 +9,9 @@
 #ifdef __AVX512F__
 #include <immintrin.h>
 
-/* All lines and their least are fourteen operations a number. Here, the number's bits select the lines: those of a position,
- * whose decade is its exponent, select one; those of a share two, as an octave may cross into another decade. */
+/* All lines and their least are fourteen operations a number. Here, the number's bits select the lines: those of a
+ * position, whose decade is its exponent, select one; those of a share two, as an octave may cross into another decade.
+ */
 #define SLOPE(i, tens) ((float) ((1 << (i)) * (tens) / 0.9))
 #define START(i) ((float) ((1 << (i)) * 8 / 9.0))
 #define INVERSE(i, tens) ((float) (0.9 / ((1 << (i)) * (tens))))

@@ -285,7 +285,8 @@ ortrain_conv_estimate_blocked (const OrtrainConv *conv, gboolean weights)
          (images * (turned * (weights ? (double) blocked->tap_cuts : 1) + sums) + 16.0 * (double) conv->n_taps);
 }
 
-/* A library's product, which packs its operands anew for every call, and the additions: whole rows where the stride is 1. */
+/* A library's product, which packs its operands anew for every call, and the additions: whole rows where the stride
+ * is 1. */
 double
 ortrain_conv_estimate_scatter (const OrtrainConv *conv)
 {

@@ -16,8 +16,8 @@ OrtrainConvLibrary *ortrain_cpu_conv_library_new (const OrtrainConvProblem *prob
 void ortrain_cpu_conv_library_free (OrtrainConvLibrary *self);
 gsize ortrain_cpu_conv_library_get_workspace_bytes (const OrtrainConvLibrary *self);
 
-/* Operands in ONNX's layouts, of the problem's types; the result is the one that the problem's product computes. bias, [channels of the result],
- * may be NULL, and is so unless all is float32; only a weights' gradient can be accumulated. One run at a time: like the workspace, the objects that carry addresses to
- * oneDNN belong to the run in progress. */
+/* Operands in ONNX's layouts, of the problem's types; the result is the one that the problem's product computes. bias,
+ * [channels of the result], may be NULL, and is so unless all is float32; only a weights' gradient can be accumulated.
+ * One run at a time: like the workspace, the objects that carry addresses to oneDNN belong to the run in progress. */
 void ortrain_cpu_conv_library_run (const OrtrainConvLibrary *self, const OrtrainKernelCall *call, void *large,
                                    void *weights, void *small, const float *bias, gboolean accumulate, void *workspace);

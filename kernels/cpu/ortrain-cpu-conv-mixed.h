@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Convolutions whose operands have 16 bits or are of several types: the gathered form of ortrain-cpu-conv-template.h in
  * float32, which includes this where it is float32. A channel's part that a block of columns sees is widened before its
- * taps are gathered, weights are widened while they are packed, and a result of 16 bits is rounded once from its tile. */
+ * taps are gathered, weights are widened while they are packed, and a result of 16 bits is rounded once from its tile.
+ */
 
 static inline const void *
 mixed_at (const void *data, OrtrainDType dtype, gint64 i)

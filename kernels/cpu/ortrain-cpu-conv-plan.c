@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-/* With a fixed partition, work is cut as for this many threads, however many there are: estimates, and so the algorithm,
- * depend on the cut. */
+/* With a fixed partition, work is cut as for this many threads, however many there are: estimates, and so the
+ * algorithm, depend on the cut. */
 #define FIXED_THREADS 4
 
 static gint64
@@ -592,8 +592,8 @@ plan_matrix (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProduct pr
   return TRUE;
 }
 
-/* The code that oneDNN generates for a convolution takes some milliseconds to make and memory that no plan shows: it must
- * be estimated to save this share of the time, or this many cycles in each call. */
+/* The code that oneDNN generates for a convolution takes some milliseconds to make and memory that no plan shows: it
+ * must be estimated to save this share of the time, or this many cycles in each call. */
 #define LIBRARY_SAVED_SHARE 0.3
 #define LIBRARY_SAVED_CYCLES 5e5
 

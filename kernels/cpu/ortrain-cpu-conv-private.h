@@ -179,7 +179,7 @@ void ortrain_conv_set_problem_dtypes (const OrtrainConv *conv, OrtrainConvProble
 void ortrain_conv_plan_wide (OrtrainConv *conv, gint64 row_elements, gint64 bias_elements);
 void ortrain_conv_plan_wide_planes (OrtrainConv *conv, gboolean weights);
 
-/* Elements of a channel's plane that rows row0 … row0 + n_rows - 1 of the phase's grid see: whole rows of the source, and
- * whole planes where there are several. */
+/* Elements of a channel's plane that rows row0 … row0 + n_rows - 1 of the phase's grid see: whole rows of the source,
+ * and whole planes where there are several. */
 void ortrain_conv_find_span (const OrtrainConv *conv, const OrtrainConvPhase *phase, gint64 row0, gint64 n_rows,
                              gint64 *first, gint64 *n);

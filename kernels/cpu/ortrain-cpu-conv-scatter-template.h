@@ -2,9 +2,9 @@
 /* The scattered form of a convolution, included by ortrain-cpu-conv.c once for float and once for double, with REAL and
  * NAME(x) defined:
  *   column [(row, t), q] = sum over c of  W (row, t; c) · source [n, g, c, q]
- * is an ordinary product, whose columns are then added to the places of dest that they reach. Unlike the gathered form it
- * does nothing for positions outside of the source, and needs few source channels no more than many. With a kernel of one
- * element that moves nothing, the columns are dest itself. */
+ * is an ordinary product, whose columns are then added to the places of dest that they reach. Unlike the gathered form
+ * it does nothing for positions outside of the source, and needs few source channels no more than many. With a kernel
+ * of one element that moves nothing, the columns are dest itself. */
 
 typedef struct
 {

@@ -4,8 +4,8 @@
 #include "common/ortrain-copy-plan.h"
 #include "cpu/ortrain-cpu-device-private.h"
 
-/* One engine for everything that only moves elements: runs are copied whole; when the innermost dimension of the input is
- * another one than that of the output, squares are transposed in the cache. */
+/* One engine for everything that only moves elements: runs are copied whole; when the innermost dimension of the input
+ * is another one than that of the output, squares are transposed in the cache. */
 void ortrain_copy_run (const OrtrainCopyPlan *plan, OrtrainThreadPool *pool, gconstpointer in, gpointer out);
 
 /* memcpy and memset over the pool. */

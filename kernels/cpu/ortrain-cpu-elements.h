@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Elements of float32, bfloat16 or float16, in float32: of 16 bits, they are widened as they are read, and rounded as they
- * are stored. */
+/* Elements of float32, bfloat16 or float16, in float32: of 16 bits, they are widened as they are read, and rounded as
+ * they are stored. */
 
 #define ORTRAIN_ELEMENTS_TILE 1024 /* that are summed side by side */
 

@@ -28,8 +28,8 @@ guint ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_spread) (OrtrainTileBuilder *self
 guint ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_emit) (OrtrainTileBuilder *self, OrtrainTileFunc func, guint cost,
                                                       OrtrainDType dtype, guint a, guint b, guint c,
                                                       const OrtrainTileParam *param);
-/* Inputs of one type that are one element for each row of the space, side by side: [rows, n] for a loop that walks through
- * rows (OrtrainTileEnv). NONE where they are not, or rows are too short for that. */
+/* Inputs of one type that are one element for each row of the space, side by side: [rows, n] for a loop that walks
+ * through rows (OrtrainTileEnv). NONE where they are not, or rows are too short for that. */
 guint ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_rows) (OrtrainTileBuilder *self, const guint *values, guint n);
 void ORTRAIN_CPU_SYMBOL (ortrain_tile_builder_output) (OrtrainTileBuilder *self, guint index, guint value);
 /* Fills setup's answers: constants, workspace, in-place bits, costs. */

@@ -123,8 +123,8 @@ add_row (OrtrainDType dtype, gpointer to, gconstpointer from, gint64 n)
     }
 }
 
-/* Where an operand has 16 bits: dy [outer, n, inner] → [outer, dim, inner], whose row k is the sum of the rows of dy in the
- * k-th list, rounded once. */
+/* Where an operand has 16 bits: dy [outer, n, inner] → [outer, dim, inner], whose row k is the sum of the rows of dy in
+ * the k-th list, rounded once. */
 typedef struct
 {
   OrtrainIndexLists lists;

@@ -54,8 +54,8 @@ typedef ELEMENT NAME (E)
 #define NR (2 * VL)
 #define KCS (KC + 64 / (int) sizeof (ELEMENT))
 
-/* Columns that do not fill a vector: the arithmetic of whole ones through a buffer, so that an edge has the bits it would
- * have inside. sums: [mr][2] vectors. Once for all sizes, or most of the code would be edges. */
+/* Columns that do not fill a vector: the arithmetic of whole ones through a buffer, so that an edge has the bits it
+ * would have inside. sums: [mr][2] vectors. Once for all sizes, or most of the code would be edges. */
 static __attribute__ ((noinline)) void
 NAME (store_edge) (int mr, int nv, REAL alpha, const V *sums, REAL beta, REAL *restrict c, gint64 ldc, int n_valid)
 {

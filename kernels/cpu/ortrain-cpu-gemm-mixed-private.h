@@ -25,7 +25,8 @@ typedef struct
   void (*narrow) (OrtrainDType dtype, void *restrict to, const float *restrict from, gint64 n);
 } OrtrainCpuConverter;
 
-/* C [m, n] = alpha · A · B + beta · C + bias_scale · bias, on the calling thread; C and the bias of any of the types. */
+/* C [m, n] = alpha · A · B + beta · C + bias_scale · bias, on the calling thread; C and the bias of any of the types.
+ */
 typedef struct
 {
   gint64 m, n, k;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The blocked matrix product, written once for float and double: included by ortrain-cpu-gemm-core.c with REAL, 
+/* The blocked matrix product, written once for float and double: included by ortrain-cpu-gemm-core.c with REAL,
  * VL (elements of a vector), MR, KC, MC, NC and NAME(x) defined. Vectors are the compiler's own, so the same text
  * serves every instruction set.
  *
@@ -160,8 +160,8 @@ NAME (direct_block) (gint64 mc, gint64 nc, gint64 kc, gboolean kmajor, REAL alph
   NAME (ortrain_cpu_gemm_block) (mc, nc - whole, kc, kmajor, alpha, a_packed, b_packed, beta, c + whole, ldc);
 }
 
-/* Whether C' = B · A' costs fewer copies than C = A · B' does: the second copies B whole to turn it, the first turns A, and C
- * before and after, and reads the rows of B where they are. Of both, each element of C has the same bits. */
+/* Whether C' = B · A' costs fewer copies than C = A · B' does: the second copies B whole to turn it, the first turns A,
+ * and C before and after, and reads the rows of B where they are. Of both, each element of C has the same bits. */
 static inline gboolean
 NAME (is_turned_cheaper) (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, gint64 ldb)
 {

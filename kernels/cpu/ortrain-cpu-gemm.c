@@ -61,8 +61,8 @@ free_scratch (gpointer scratch)
   free (scratch);
 }
 
-/* Room for both packed blocks, aligned to 64, one per thread, made at the first use and kept until the thread ends; NULL:
- * no memory. */
+/* Room for both packed blocks, aligned to 64, one per thread, made at the first use and kept until the thread ends;
+ * NULL: no memory. */
 static void *
 get_scratch (void)
 {
@@ -284,8 +284,8 @@ ortrain_cpu_gemm_f64 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gi
 #define FIXED_CHUNKS 24
 
 /* Small products are our own, within a few percent of the library's time: a model that has no others does not make it
- * generate code for its shapes, which takes some 6 MB of memory and 50 ms of the first step. With less than that many rows
- * the copies of B count for more. */
+ * generate code for its shapes, which takes some 6 MB of memory and 50 ms of the first step. With less than that many
+ * rows the copies of B count for more. */
 #define SMALL_FLOPS 64e6
 #define TINY_FLOPS 1e6
 #define SMALL_LEAST_ROWS 32

@@ -53,8 +53,8 @@ typedef struct
   const gint64 *b_offsets;
   const gint64 *c_offsets;
   gint64 a_stride, b_stride, c_stride;
-  /* C starts as bias_scale · bias [m, n] (strides may be 0) instead of beta · C; not with beta ≠ 0, if all is float32 or
-   * float64. */
+  /* C starts as bias_scale · bias [m, n] (strides may be 0) instead of beta · C; not with beta ≠ 0, if all is float32
+   * or float64. */
   gboolean has_bias;
   gint64 bias_row_stride, bias_column_stride;
   double bias_scale;

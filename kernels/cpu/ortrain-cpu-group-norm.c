@@ -3,8 +3,9 @@
 #include "ortrain-cpu-lanes.h"
 #include "ortrain-cpu-rows.h"
 
-/* Normalization over groups of channels (group, instance) with statistics of the sample itself: x is rows [batch · groups] of
- * n = channels of a group · elements of a channel. Every operand has a type of its own (see ortrain-cpu-rows.h). */
+/* Normalization over groups of channels (group, instance) with statistics of the sample itself: x is rows [batch ·
+ * groups] of n = channels of a group · elements of a channel. Every operand has a type of its own (see
+ * ortrain-cpu-rows.h). */
 
 typedef struct
 {
@@ -110,8 +111,8 @@ group_run (const OrtrainKernelCall *call)
                         (gpointer) &run);
 }
 
-/* GroupNormStatistics (x, scale) {num_groups, epsilon} → (mean, 1/deviation, factor): y = (x - mean)·factor + bias, which
- * NormApply computes to the same bits. */
+/* GroupNormStatistics (x, scale) {num_groups, epsilon} → (mean, 1/deviation, factor): y = (x - mean)·factor + bias,
+ * which NormApply computes to the same bits. */
 static gboolean
 statistics_prepare (OrtrainKernelSetup *setup, GError **error)
 {

@@ -3,8 +3,8 @@
 
 #include "kernel-abi/ortrain-kernel-table-private.h"
 
-/* Vector code is compiled once per instruction set; the build defines ORTRAIN_CPU_ISA (`_v3`) where it does so, and names
- * that cross files carry it as their suffix. */
+/* Vector code is compiled once per instruction set; the build defines ORTRAIN_CPU_ISA (`_v3`) where it does so, and
+ * names that cross files carry it as their suffix. */
 #ifndef ORTRAIN_CPU_ISA
 #define ORTRAIN_CPU_ISA
 #endif

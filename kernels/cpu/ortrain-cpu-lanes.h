@@ -157,8 +157,8 @@ ortrain_lanes_join_f64 (OrtrainLanes_f64 lanes)
     return total + tail;                                                                                               \
   }
 
-/* Sums of EXPR, which reads x, and the same elements of another operand through ORTRAIN_LANE_AT: vectors, and the single
- * elements that are left. The last argument is the parameter for that operand, or nothing. */
+/* Sums of EXPR, which reads x, and the same elements of another operand through ORTRAIN_LANE_AT: vectors, and the
+ * single elements that are left. The last argument is the parameter for that operand, or nothing. */
 #define ORTRAIN_LANE_AT(operand) (*(const __typeof__ (x) *) ((operand) + at))
 #define ORTRAIN_DEFINE_LANE_SUM(name, real, width, expr, ...)                                                          \
   static inline double name##_##width (const real *restrict v, __VA_ARGS__ gint64 n, real shift)                       \

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Steps that use the norm of the gradients. LossScaleUpdate computes the next state of the loss scaler, three or four numbers;
- * BeginUpdate chooses the scalars of an update. */
+/* Steps that use the norm of the gradients. LossScaleUpdate computes the next state of the loss scaler, three or four
+ * numbers; BeginUpdate chooses the scalars of an update. */
 
 typedef struct
 {

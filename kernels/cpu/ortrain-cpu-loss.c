@@ -294,8 +294,8 @@ nll_grad_run (const OrtrainKernelCall *call)
 }
 
 /* ---- LinearCrossEntropy (x, weight, target[, dloss[, bias[, weights]]]) → (loss[, dx[, dweight[, dbias]]]) ----
- * Scores of `rows` positions lie in the workspace and become their own gradients there, from which the others are computed
- * before the next ones are. The pieces do not depend on the number of threads. */
+ * Scores of `rows` positions lie in the workspace and become their own gradients there, from which the others are
+ * computed before the next ones are. The pieces do not depend on the number of threads. */
 
 typedef struct
 {

@@ -74,7 +74,8 @@ run_integer (const OrtrainKernelCall *call)
 }
 
 /* ---- 8 bits: MatMulInteger (A, B, a_zero, b_zero) and QLinearMatMul (a, a_scale, a_zero, b, b_scale, b_zero, y_scale,
- * y_zero). Sums are of 32 bits; a scale or a zero point has one element, or one for each row of A or column of B ---- */
+ * y_zero). Sums are of 32 bits; a scale or a zero point has one element, or one for each row of A or column of B ----
+ */
 
 typedef struct
 {

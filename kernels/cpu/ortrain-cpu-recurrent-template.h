@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Included once per width by ortrain-cpu-recurrent.c, with REAL, IS_DOUBLE, R(name) and F(name) defined. No include guard. */
+/* Included once per width by ortrain-cpu-recurrent.c, with REAL, IS_DOUBLE, R(name) and F(name) defined. No include
+ * guard. */
 
 /* x = f (x), in place. y may be the same memory. */
 static void

@@ -15,8 +15,8 @@
  * A row whose sequence has ended keeps its state and gives zeros, in both directions: running from the last step to the
  * first, a row waits with its initial state until its own end is reached.
  *
- * Operands of 16 bits are computed with in float32: products widen weights and inputs as they pack them, rows of states and
- * gates are widened as they are read, and rounded as they are stored. */
+ * Operands of 16 bits are computed with in float32: products widen weights and inputs as they pack them, rows of states
+ * and gates are widened as they are read, and rounded as they are stored. */
 
 typedef enum
 {

@@ -111,8 +111,8 @@ R (columns) (ReduceOp op, const REAL *restrict v, gint64 rows, gint64 stride, gi
 }
 #undef COLUMNS
 
-/* The same where elements of 16 bits are widened first: as many rows at a time as are added as singles. at: of the first
- * row, in elements */
+/* The same where elements of 16 bits are widened first: as many rows at a time as are added as singles. at: of the
+ * first row, in elements */
 static void
 R (column_rows) (const ReduceRun *run, gint64 at, gint64 rows, gint64 stride, gint64 width, double *restrict acc,
                  const REAL *restrict shift)

@@ -5,8 +5,8 @@
 #include "core/ortrain-checked-private.h"
 #include "provider/ortrain-provider-private.h"
 
-/* Whether a kernel may have a table of so many elements, whose number is fed: it fits in the memory, and within the limit that
- * the session's options set. */
+/* Whether a kernel may have a table of so many elements, whose number is fed: it fits in the memory, and within the
+ * limit that the session's options set. */
 static inline gboolean
 ortrain_cpu_has_space (const OrtrainKernelSetup *setup, gint64 n_elements, gsize element_size)
 {

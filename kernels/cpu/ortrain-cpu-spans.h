@@ -3,8 +3,8 @@
 
 #include "cpu/ortrain-cpu-device-private.h"
 
-/* Many tensors in one pass: spans of a fixed size, in batches that depend on the sizes alone, so the bits are the same at
- * any number of threads. */
+/* Many tensors in one pass: spans of a fixed size, in batches that depend on the sizes alone, so the bits are the same
+ * at any number of threads. */
 
 /* Elements of one span. Spans never cross tensors; results are combined in the order of the spans. */
 #define ORTRAIN_SPAN_ELEMENTS 16384

@@ -5,7 +5,8 @@
 #include "cpu/ortrain-cpu-isa-private.h"
 
 /* Element-wise operators are loops over tiles: runs of at most ORTRAIN_TILE elements. One operator alone and a fused
- * chain use the same loops, and so give the same bits: the files of these families are compiled with contraction off. */
+ * chain use the same loops, and so give the same bits: the files of these families are compiled with contraction off.
+ */
 
 #define ORTRAIN_TILE 2048
 

@@ -30,8 +30,8 @@ is_broken_f64 (double before, double after)
   return (after - after != 0) & (after != before);
 }
 
-/* Rounding to 16 bits may make a finite result of the update infinite, so stored parameters of 16 bits are searched while
- * they are in the cache. Infinities and NaNs have all bits of the exponent set. */
+/* Rounding to 16 bits may make a finite result of the update infinite, so stored parameters of 16 bits are searched
+ * while they are in the cache. Infinities and NaNs have all bits of the exponent set. */
 #define ANY_BROKEN(NAME, EXPONENT)                                                                                     \
   static gboolean any_broken_##NAME (const guint16 *x, gint64 n)                                                       \
   {                                                                                                                    \

@@ -289,9 +289,9 @@ multiply (double factor, double product)
   return factor == 0 && fabs (product) > 1.7976931348623157e+308 ? 0 : factor * product;
 }
 
-/* CumProdGrad (dy, axis, x) → dx. dx[e] = (the product of the elements before e) · after[e], and after[e] = Σ dy[k] · (the
- * product of those between e and k) = dy[e] + x[e + 1] · after[e + 1]: right where elements are zero. With `exclusive`, dy
- * counts one element later. after: [elements of x] */
+/* CumProdGrad (dy, axis, x) → dx. dx[e] = (the product of the elements before e) · after[e], and after[e] = Σ dy[k] ·
+ * (the product of those between e and k) = dy[e] + x[e + 1] · after[e + 1]: right where elements are zero. With
+ * `exclusive`, dy counts one element later. after: [elements of x] */
 static __global__ void
 __launch_bounds__ (THREADS) cum_gradient_kernel (const void *dy, const void *axis, const void *x, void *dx,
                                                  double *after, const CumPlan plan, OrtrainFaultPlace fault)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-attention-tiles.h"
 
-/* The gradient of a bias, in its own shape: a block has a tile of it, makes the gradients of scores anew for all heads and
- * samples that share it, one after the other, and adds them up in its registers. Where tiles are few, several blocks take
- * parts of the heads, and their sums are added in order. */
+/* The gradient of a bias, in its own shape: a block has a tile of it, makes the gradients of scores anew for all heads
+ * and samples that share it, one after the other, and adds them up in its registers. Where tiles are few, several
+ * blocks take parts of the heads, and their sums are added in order. */
 
 static __device__ float
 add_rows (float x, float *scratch) /* scratch: [THREADS], shared; of a column: all rows of the tile */

@@ -87,8 +87,8 @@ classify (const OrtrainCudaAttention *attention, const OrtrainOperand *mask, gin
   return value == 0 ? 0 : value <= MASKED ? -1 : 1;
 }
 
-/* A constant mask, the same for all samples and heads, that lets row r see the keys up to r + diagonal, the first key at
- * least, or all keys: it need not be read. */
+/* A constant mask, the same for all samples and heads, that lets row r see the keys up to r + diagonal, the first key
+ * at least, or all keys: it need not be read. */
 static void
 find_causal (OrtrainCudaAttention *attention, const OrtrainOperand *mask)
 {

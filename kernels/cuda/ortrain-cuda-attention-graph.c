@@ -59,8 +59,8 @@ add_number (Composer *self)
   return ortrain_dnn_tensor (self->graph, CUDNN_DATA_FLOAT, 4, ones, NULL);
 }
 
-/* cuDNN has random numbers of its own, which its flash kernels take too. Ours are those of the other kernels and of the CPU:
- * it makes no difference which of them computes a node, or its gradient. */
+/* cuDNN has random numbers of its own, which its flash kernels take too. Ours are those of the other kernels and of the
+ * CPU: it makes no difference which of them computes a node, or its gradient. */
 static void
 add_dropout_operands (Composer *self)
 {

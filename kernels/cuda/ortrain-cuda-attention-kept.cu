@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-attention-tiles.h"
 
-/* The mask of dropout in memory, for kernels that read it. It has the random numbers of the kernels that draw them themselves. */
+/* The mask of dropout in memory, for kernels that read it. It has the random numbers of the kernels that draw them
+ * themselves. */
 
 #define KEPT_WIDTH 8 /* elements of a thread: two blocks of Philox, 16 bytes */
 
-/* kept: elements `first` to first + n - 1 of [batch, heads, queries, keys]: 1, with the bits of `one`, or 0. factors: [0] the
- * factor by which kept probabilities are multiplied, [ORTRAIN_CUDA_KEPT_STEP] its inverse. */
+/* kept: elements `first` to first + n - 1 of [batch, heads, queries, keys]: 1, with the bits of `one`, or 0. factors:
+ * [0] the factor by which kept probabilities are multiplied, [ORTRAIN_CUDA_KEPT_STEP] its inverse. */
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
     attention_kept_kernel (OrtrainCudaAttention attention, OrtrainCudaAttentionInputs in, gint64 first, gint64 n,

@@ -129,9 +129,9 @@ void ortrain_cuda_attention_bias_gradient (const OrtrainKernelCall *call, const 
 void ortrain_cuda_attention_write_bias (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
                                         gint64 bias_batch, gint64 bias_heads, const void *mask, void *bias,
                                         OrtrainDType bias_dtype, guint8 *sights, gint32 *queries, gint32 *keys);
-/* Writes the mask of dropout as 1 and 0 in the type of q, 16 bits: n elements of [batch, heads, queries, keys], beginning with
- * element `first`. kept: aligned to 16 bytes. factors: [0] the factor by which kept probabilities are multiplied,
- * [ORTRAIN_CUDA_KEPT_STEP] its inverse. */
+/* Writes the mask of dropout as 1 and 0 in the type of q, 16 bits: n elements of [batch, heads, queries, keys],
+ * beginning with element `first`. kept: aligned to 16 bytes. factors: [0] the factor by which kept probabilities are
+ * multiplied, [ORTRAIN_CUDA_KEPT_STEP] its inverse. */
 #define ORTRAIN_CUDA_KEPT_STEP 4
 void ortrain_cuda_attention_write_kept (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
                                         const OrtrainCudaAttentionInputs *in, gint64 first, gint64 n, void *kept,

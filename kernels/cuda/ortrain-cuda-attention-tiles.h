@@ -433,7 +433,8 @@ drop_row (const OrtrainCudaAttention &attention, const Place &place, const Dropo
     x[j] = drop (x[j], factors[j]);
 }
 
-/* One step: products s become exponentials, against the largest score so far; those that are dropped count in sums alone. */
+/* One step: products s become exponentials, against the largest score so far; those that are dropped count in sums
+ * alone. */
 template <Form FORM>
 static inline __device__ void
 soften (const OrtrainCudaAttention &attention, const OrtrainCudaAttentionInputs &in, const Place &place, gint64 key,

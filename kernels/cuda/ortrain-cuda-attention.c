@@ -4,17 +4,18 @@
 #include <math.h>
 #include <string.h>
 
-/* Scaled dot product attention and its gradient. In 16 bits by cuDNN's flash kernels, where they take the shape; else by
- * plain ones. None keeps a matrix of scores; the forward pass saves one number per row, and the backward pass makes the
- * probabilities again from it.
+/* Scaled dot product attention and its gradient. In 16 bits by cuDNN's flash kernels, where they take the shape; else
+ * by plain ones. None keeps a matrix of scores; the forward pass saves one number per row, and the backward pass makes
+ * the probabilities again from it.
  *
- * cuDNN's gradient wants y. Where AttentionGrad does not have it, it is computed again, into the workspace. Blocks add to dq
- * in an order of chance, which is faster. With a fixed partition, or where cuDNN has no such kernel, dq is summed in the
- * order of keys; the workspace for that, 2 bytes for each score, has to be below DETERMINISTIC_LIMIT. Else the plain
- * kernels compute.
+ * cuDNN's gradient wants y. Where AttentionGrad does not have it, it is computed again, into the workspace. Blocks add
+ * to dq in an order of chance, which is faster. With a fixed partition, or where cuDNN has no such kernel, dq is summed
+ * in the order of keys; the workspace for that, 2 bytes for each score, has to be below DETERMINISTIC_LIMIT. Else the
+ * plain kernels compute.
  *
- * With dropout, cuDNN reads a matrix of ones and zeros: which probabilities are kept. The matrix is written for one slice at a
- * time, which is some samples of the batch, or some heads of one sample: few enough for the caches, enough to occupy the device. */
+ * With dropout, cuDNN reads a matrix of ones and zeros: which probabilities are kept. The matrix is written for one
+ * slice at a time, which is some samples of the batch, or some heads of one sample: few enough for the caches, enough
+ * to occupy the device. */
 
 #define DETERMINISTIC_LIMIT ((gsize) 2 << 30)
 #define LEAST_VERSION 91800 /* before, gradients read workspace that nobody had written */
@@ -302,7 +303,8 @@ write_kept (const OrtrainKernelCall *call, const OrtrainCudaAttentionInputs *in,
                                        workspace + constants->kept, (float *) (workspace + constants->factors));
 }
 
-/* Sets the addresses of the bias and lengths that the mask was converted to, and of the matrix and factors of dropout. */
+/* Sets the addresses of the bias and lengths that the mask was converted to, and of the matrix and factors of dropout.
+ */
 static void
 place_addends (const OrtrainKernelCall *call, const OrtrainDnnAttentionTensors *tensors, const Slice *slice,
                void **addresses)
@@ -515,7 +517,8 @@ prepare_forward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operand
   return TRUE;
 }
 
-/* Attention (q, k, v[, mask, bias, ratio, training]) {scale, packed, masked_value, guard} → (y, lse [batch, heads, queries]) */
+/* Attention (q, k, v[, mask, bias, ratio, training]) {scale, packed, masked_value, guard} → (y, lse [batch, heads,
+ * queries]) */
 static gboolean
 prepare_attention (OrtrainKernelSetup *setup, GError **error)
 {
@@ -523,7 +526,8 @@ prepare_attention (OrtrainKernelSetup *setup, GError **error)
   return prepare_forward (setup, operands, 3, error);
 }
 
-/* PackedAttention (qkv [batch, length, 3, heads, width][, mask, bias, ratio, training]) → (y [batch, length, heads, width], lse) */
+/* PackedAttention (qkv [batch, length, 3, heads, width][, mask, bias, ratio, training]) → (y [batch, length, heads,
+ * width], lse) */
 static gboolean
 prepare_packed_attention (OrtrainKernelSetup *setup, GError **error)
 {

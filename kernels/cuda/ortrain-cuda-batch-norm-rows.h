@@ -3,9 +3,9 @@
 
 #include "cuda/ortrain-cuda-rows.h"
 
-/* Batch normalization of rows of channels, [rows, channels]: statistics, sums and the passes over all elements. A block has
- * neighbouring channels, a pack of them for each lane, and many rows at a time; threads keep what they know of their
- * channels in registers, and go over the rows once. */
+/* Batch normalization of rows of channels, [rows, channels]: statistics, sums and the passes over all elements. A block
+ * has neighbouring channels, a pack of them for each lane, and many rows at a time; threads keep what they know of
+ * their channels in registers, and go over the rows once. */
 
 /* A unit's mean and Σ (x - mean)²; or Σ dy and Σ dy·(x - mean) */
 struct Part
@@ -31,7 +31,8 @@ get_end (const Shape &shape, gint64 unit)
   return end < shape.rows ? end : shape.rows;
 }
 
-/* Where Relu follows: its gradient goes through where y = (x - mean)·scale·inverse + bias, in the type of x, is positive. */
+/* Where Relu follows: its gradient goes through where y = (x - mean)·scale·inverse + bias, in the type of x, is
+ * positive. */
 struct Mask
 {
   OrtrainView<OrtrainAny> scale, inverse, bias; /* [channels]; bias may be absent: there is no Relu */
@@ -225,8 +226,8 @@ __launch_bounds__ (ROW_THREADS, 2) row_sums_kernel (Shape shape, OrtrainView<T> 
     }
 }
 
-/* Goes over all elements, chunk by chunk: f (entries of the thread's channels, their biases, index of its pack). bias: read where
- * SHIFTED */
+/* Goes over all elements, chunk by chunk: f (entries of the thread's channels, their biases, index of its pack). bias:
+ * read where SHIFTED */
 template <int V, bool SHIFTED, typename F>
 static __device__ __forceinline__ void
 over_rows (const Shape &shape, const Entry *table, const OrtrainView<OrtrainAny> &bias, F f)

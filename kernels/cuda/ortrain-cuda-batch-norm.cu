@@ -97,7 +97,8 @@ struct Moments
   }
 };
 
-/* A warp joins the partial results of all units of a channel, in an order that follows from their number. Lane 0 has the result. */
+/* A warp joins the partial results of all units of a channel, in an order that follows from their number. Lane 0 has
+ * the result. */
 static __device__ Moments
 join_units (const Shape &shape, const Part *parts, gint64 channel, int lane)
 {
@@ -588,8 +589,8 @@ prepare_inference (OrtrainKernelSetup *setup, GError **error)
   return prepare (setup, 1, error) != NULL;
 }
 
-/* BatchNormTrain (x, scale, bias, mean, var) → (y, new mean, new var, saved mean, saved 1/deviation, factor); without the
- * new ones, mean and var are not needed. y = (x - saved mean)·factor + bias, which NormApply computes, too. */
+/* BatchNormTrain (x, scale, bias, mean, var) → (y, new mean, new var, saved mean, saved 1/deviation, factor); without
+ * the new ones, mean and var are not needed. y = (x - saved mean)·factor + bias, which NormApply computes, too. */
 static gboolean
 prepare_train (OrtrainKernelSetup *setup, GError **error)
 {
@@ -603,8 +604,8 @@ prepare_train (OrtrainKernelSetup *setup, GError **error)
 }
 
 /* BatchNormGrad (dy, x, scale, saved mean, saved 1/deviation) → (dx, dscale, dbias);
- * BatchNormReluGrad (dy, x, scale, saved mean, saved 1/deviation, bias) → the same, where dy is that of Relu of the result;
- * BatchNormFrozenGrad (dy, x or nothing, scale, mean, var) → the same: x only for dscale */
+ * BatchNormReluGrad (dy, x, scale, saved mean, saved 1/deviation, bias) → the same, where dy is that of Relu of the
+ * result; BatchNormFrozenGrad (dy, x or nothing, scale, mean, var) → the same: x only for dscale */
 static gboolean
 prepare_grad (OrtrainKernelSetup *setup, GError **error)
 {

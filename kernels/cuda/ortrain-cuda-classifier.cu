@@ -3,8 +3,8 @@
 #include "cuda/ortrain-cuda-loss.h"
 #include "cuda/ortrain-cuda-sum-rows.h"
 
-/* LinearCrossEntropy: scores of `rows` positions lie in the workspace, by cuBLASLt, and become their own gradients there,
- * from which the others are computed before the next ones are. */
+/* LinearCrossEntropy: scores of `rows` positions lie in the workspace, by cuBLASLt, and become their own gradients
+ * there, from which the others are computed before the next ones are. */
 
 /* The products for a piece of positions; NULL: not wanted. */
 typedef struct
@@ -144,9 +144,9 @@ plan_products (Products *products, const Classifier *self, OrtrainKernelSetup *s
   return add_product (setup, &dweight, &products->dweight, workspace_bytes, error);
 }
 
-/* Rows of scores that all begin at a multiple of 16 bytes: without, the library has no kernels that copy 16 bytes at a time,
- * and none of Hopper's. Nobody else sees them, so that the class count may be odd, as that of most vocabularies; the
- * weight, and the sums of its gradient, are copied where they have rows of classes. */
+/* Rows of scores that all begin at a multiple of 16 bytes: without, the library has no kernels that copy 16 bytes at a
+ * time, and none of Hopper's. Nobody else sees them, so that the class count may be odd, as that of most vocabularies;
+ * the weight, and the sums of its gradient, are copied where they have rows of classes. */
 static gint64
 find_pitch (gint64 n, gsize size)
 {

@@ -20,12 +20,12 @@ guint ortrain_cuda_context_get_device (const OrtrainCudaContext *self);
 cublasLtHandle_t ortrain_cuda_context_get_blas (OrtrainCudaContext *self);
 cudnnHandle_t ortrain_cuda_context_get_dnn (OrtrainCudaContext *self);
 
-/* The current device is the calling thread's: the first one, or what the thread has chosen for another library. Functions that
- * ask the runtime, or a library, for something begin with ORTRAIN_CUDA_ON_DEVICE; the thread finds its own again. NULL: of no
- * device.
+/* The current device is the calling thread's: the first one, or what the thread has chosen for another library.
+ * Functions that ask the runtime, or a library, for something begin with ORTRAIN_CUDA_ON_DEVICE; the thread finds its
+ * own again. NULL: of no device.
  *
- * The context is pushed and popped, since cudaSetDevice and back would make a context on the first device, too, which takes
- * hundreds of megabytes there, in processes that only use another one. */
+ * The context is pushed and popped, since cudaSetDevice and back would make a context on the first device, too, which
+ * takes hundreds of megabytes there, in processes that only use another one. */
 gboolean ortrain_cuda_context_push (const OrtrainCudaContext *self);
 void ortrain_cuda_context_pop (const gboolean *is_pushed);
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-conv-graph-private.h"
 
-/* In which types cuDNN computes a convolution or its gradient. It takes operands and results of one type; where they differ,
- *  - the gradient of weights in float32 from operands in bfloat16 is computed in bfloat16 and then widened: tensor cores sum
- *    in float32, and the sum is rounded once, where float32 throughout has a quarter of their speed and has to copy both operands;
- *  - else operands are widened to float32, and the result is rounded once, at the end: products of numbers that had 16 bits
- *    are exact in TF32. So are weight gradients from float16, whose sums may exceed its range. */
+/* In which types cuDNN computes a convolution or its gradient. It takes operands and results of one type; where they
+ * differ,
+ *  - the gradient of weights in float32 from operands in bfloat16 is computed in bfloat16 and then widened: tensor
+ * cores sum in float32, and the sum is rounded once, where float32 throughout has a quarter of their speed and has to
+ * copy both operands;
+ *  - else operands are widened to float32, and the result is rounded once, at the end: products of numbers that had 16
+ * bits are exact in TF32. So are weight gradients from float16, whose sums may exceed its range. */
 
 void
 ortrain_cuda_conv_get_dtypes (const OrtrainCudaConv *conv, cudnnBackendDescriptorType_t type, OrtrainDType dtypes[3])

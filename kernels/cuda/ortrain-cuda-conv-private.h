@@ -37,8 +37,8 @@ typedef struct
 } OrtrainCudaConvFinish;
 void ortrain_cuda_conv_finish (const OrtrainKernelCall *call, const OrtrainCudaConvFinish *shape, const void *x,
                                const void *bias, void *y, gboolean may_accumulate);
-/* Weights [filters, channels, taps] as cuDNN wants them where channels come last, [filters, taps, channels]; back: such a
- * result of the library as output 0 of the call, added to where it says so. */
+/* Weights [filters, channels, taps] as cuDNN wants them where channels come last, [filters, taps, channels]; back: such
+ * a result of the library as output 0 of the call, added to where it says so. */
 typedef struct
 {
   gint64 filters, channels, taps;

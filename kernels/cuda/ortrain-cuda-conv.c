@@ -241,8 +241,8 @@ new_constants (OrtrainKernelSetup *setup, const OrtrainCudaConv *conv)
   return constants;
 }
 
-/* Conv (x, w[, b]) → y; ConvTranspose (x, w[, b]) → y; org.ortrain::ConvGradInput (dy, w, shape of x) → dx; the same with
- * channels last, where weights are in ONNX's order all the same */
+/* Conv (x, w[, b]) → y; ConvTranspose (x, w[, b]) → y; org.ortrain::ConvGradInput (dy, w, shape of x) → dx; the same
+ * with channels last, where weights are in ONNX's order all the same */
 static gboolean
 prepare_conv (OrtrainKernelSetup *setup, GError **error)
 {

@@ -5,8 +5,8 @@
 
 #include <type_traits>
 
-/* Converts packs of N 16-bit floats to float32 and back; N is even. A GPU rounds two numbers with one instruction. The results
- * have the same bits as on other providers, except for NaN, whose payload may differ. */
+/* Converts packs of N 16-bit floats to float32 and back; N is even. A GPU rounds two numbers with one instruction. The
+ * results have the same bits as on other providers, except for NaN, whose payload may differ. */
 
 template <int N>
 static __device__ __forceinline__ void

@@ -4,8 +4,9 @@
 #include "common/ortrain-copy-plan.h"
 #include "cuda/ortrain-cuda-units.h"
 
-/* Copy plans on the device. Elements are units of 1 to 16 bytes: where runs and addresses allow it, several elements of a
- * tensor are one. Transposed matrices go through shared memory, all else element by element in the order of the output. */
+/* Copy plans on the device. Elements are units of 1 to 16 bytes: where runs and addresses allow it, several elements of
+ * a tensor are one. Transposed matrices go through shared memory, all else element by element in the order of the
+ * output. */
 
 /* ---- element by element ---- */
 

@@ -10,8 +10,8 @@
 #include "core/ortrain-philox-private.h"
 
 /* For kernels in CUDA C++, which nvcc compiles for the device and tests/simt for the host: launching, types of 16 bits,
- * sums within warps and blocks, faults, accumulation. Kernels hold to what both understand: no inline PTX but conversions here
- * and in convert.h, no native arithmetic in 16 bits, shared memory by ORTRAIN_CUDA_SHARED. */
+ * sums within warps and blocks, faults, accumulation. Kernels hold to what both understand: no inline PTX but
+ * conversions here and in convert.h, no native arithmetic in 16 bits, shared memory by ORTRAIN_CUDA_SHARED. */
 
 #define ORTRAIN_CUDA_WARP 32
 #define ORTRAIN_CUDA_BLOCK 256 /* threads, where nothing speaks for another number */
@@ -25,8 +25,8 @@
 #define ORTRAIN_CUDA_SHARED(type, name, count) SIMT_SHARED (type, name, count)
 #endif
 
-/* A parameter of a kernel that is large: tables with an entry for each of many tensors. All threads read the same one. It
- * has at most ORTRAIN_CUDA_MOST_PARAMETER_BYTES with the others. */
+/* A parameter of a kernel that is large: tables with an entry for each of many tensors. All threads read the same one.
+ * It has at most ORTRAIN_CUDA_MOST_PARAMETER_BYTES with the others. */
 #if defined(__CUDACC__)
 #define ORTRAIN_CUDA_LARGE(type) const __grid_constant__ type
 #else
@@ -34,9 +34,9 @@
 #endif
 #define ORTRAIN_CUDA_MOST_PARAMETER_BYTES 32764
 
-/* An array of a block, as if `type name[count]` were declared for the block: type, name and a constant count. Launching:
- *   ortrain_cuda_launch (call, "softmax", grid, block, softmax_kernel<float>, arguments…);
- * Errors of a launch are found by submit. name: tests count launches by it. */
+/* An array of a block, as if `type name[count]` were declared for the block: type, name and a constant count.
+ * Launching: ortrain_cuda_launch (call, "softmax", grid, block, softmax_kernel<float>, arguments…); Errors of a launch
+ * are found by submit. name: tests count launches by it. */
 template <typename... P, typename... A>
 static inline void
 ortrain_cuda_launch (const OrtrainKernelCall *call, const char *name, dim3 grid, dim3 block, void (*kernel) (P...),
@@ -92,8 +92,9 @@ struct OrtrainBfloat16
 };
 
 /* Where the type is known when a kernel is compiled, a GPU converts by its instructions, which give the bits of
- * core/ortrain-float-private.h, except that the payload of NaN may differ. Where it is known at run time only, as in ortrain_load_any (),
- * those formulas stay: with a conversion for each type side by side, kernels at the limit of their registers spill. */
+ * core/ortrain-float-private.h, except that the payload of NaN may differ. Where it is known at run time only, as in
+ * ortrain_load_any (), those formulas stay: with a conversion for each type side by side, kernels at the limit of their
+ * registers spill. */
 
 /* The type that an element is computed in. */
 template <typename T> struct OrtrainWide
@@ -280,8 +281,8 @@ ortrain_warp_reduce (T x)
   return x;
 }
 
-/* All threads have the result; blockDim.x is a multiple of 32, and y and z are 1. scratch: [33], shared; free again when
- * it returns. */
+/* All threads have the result; blockDim.x is a multiple of 32, and y and z are 1. scratch: [33], shared; free again
+ * when it returns. */
 template <typename Op, typename T>
 static inline __device__ T
 ortrain_block_reduce (T x, T *scratch)

@@ -5,10 +5,10 @@
 
 G_BEGIN_DECLS
 
-/* Operation graphs of cuDNN. A graph is composed as plain data, by prepare; ortrain_dnn_plan asks cuDNN's heuristics which
- * engines compute it, and how much workspace they need, which touches no memory of the device. The first run makes the
- * execution plan, which compiles where the engine says so. Plans live as long as the process and are shared by all
- * nodes with the same graph. */
+/* Operation graphs of cuDNN. A graph is composed as plain data, by prepare; ortrain_dnn_plan asks cuDNN's heuristics
+ * which engines compute it, and how much workspace they need, which touches no memory of the device. The first run
+ * makes the execution plan, which compiles where the engine says so. Plans live as long as the process and are shared
+ * by all nodes with the same graph. */
 
 #define ORTRAIN_DNN_MAX_RANK 5
 #define ORTRAIN_DNN_MAX_TENSORS 56
@@ -110,7 +110,8 @@ guint ortrain_dnn_plan_get_n_engines (const OrtrainDnnPlan *self);
 /* The notes of the engine at a place in the order of the heuristics: bit n is numerical note n. G_MAXUINT: it cannot be
  * made. */
 guint ortrain_dnn_plan_get_notes (OrtrainDnnPlan *self, guint engine);
-/* Whether the library compiles the kernels of that engine, which takes a second or two, and is kept in the disk cache. */
+/* Whether the library compiles the kernels of that engine, which takes a second or two, and is kept in the disk cache.
+ */
 gboolean ortrain_dnn_plan_is_compiled (OrtrainDnnPlan *self, guint engine);
 /* addresses: by tensor, in the memory of the device; NULL of virtual ones and of numbers. For run. FALSE: none of the
  * engines could be made ready, and nothing was submitted; it stays so, and the caller computes in another way. */
@@ -134,8 +135,8 @@ typedef struct
   } knobs[ORTRAIN_DNN_MAX_KNOBS];
 } OrtrainDnnEngine;
 
-/* ortrain-cuda-dnn-cache.c. key: the graph, and all else that decides. engines: [ORTRAIN_DNN_MAX_ENGINES], in the order of
- * the heuristics; returns how many, 0: not known. */
+/* ortrain-cuda-dnn-cache.c. key: the graph, and all else that decides. engines: [ORTRAIN_DNN_MAX_ENGINES], in the order
+ * of the heuristics; returns how many, 0: not known. */
 guint ortrain_dnn_cache_read_engines (const char *key, OrtrainDnnEngine *engines);
 void ortrain_dnn_cache_write_engines (const char *key, const OrtrainDnnEngine *engines, guint n_engines);
 /* The place of the one that was the fastest, or -1. */

@@ -3,8 +3,8 @@
 
 #include "cuda/ortrain-cuda-dnn-maker-private.h"
 
-/* Execution plans that cuDNN has compiled, in the disk cache: as JSON of its own, which holds the kernels and is good for one
- * version of the library, one kind of device and one driver. */
+/* Execution plans that cuDNN has compiled, in the disk cache: as JSON of its own, which holds the kernels and is good
+ * for one version of the library, one kind of device and one driver. */
 
 /* plan_key: of the graph and all that decides, versions included. Transfer full. */
 char *ortrain_dnn_stored_make_key (const char *plan_key, const OrtrainDnnEngine *engine,

@@ -21,8 +21,8 @@ ortrain_dnn_stored_make_key (const char *plan_key, const OrtrainDnnEngine *engin
   return g_string_free (key, FALSE);
 }
 
-/* cuDNN parses the text, and looks at the device that the handle belongs to: without one it would read at address 0. The text is one
- * that it has written, as the cache has a sum of each entry. */
+/* cuDNN parses the text, and looks at the device that the handle belongs to: without one it would read at address 0.
+ * The text is one that it has written, as the cache has a sum of each entry. */
 cudnnBackendDescriptor_t
 ortrain_dnn_stored_restore (Maker *maker, const char *key, OrtrainCudaContext *context, gsize most_workspace)
 {

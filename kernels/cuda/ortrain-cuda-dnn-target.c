@@ -2,8 +2,8 @@
 #include "cuda/ortrain-cuda-choices-private.h"
 #include "cuda/ortrain-cuda-dnn-private.h"
 
-/* Engines that use tensor cores where channels are rows transpose in the workspace: that of ResNet-50's first layers, at 256
- * images, is 600 MB. All steps of a plan share it. */
+/* Engines that use tensor cores where channels are rows transpose in the workspace: that of ResNet-50's first layers,
+ * at 256 images, is 600 MB. All steps of a plan share it. */
 #define WORKSPACE_LIMIT ((guint64) 1 << 30)
 #define WORKSPACE_PART 32     /* a large device gives a 32nd of its memory */
 #define WORKSPACE_PART_MOST 8 /* at most an 8th of the device's memory, and of the session's limit */

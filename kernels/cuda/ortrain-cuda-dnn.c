@@ -292,8 +292,8 @@ read_knobs (const OrtrainCudnn *api, cudnnBackendDescriptor_t config, OrtrainDnn
   return ok;
 }
 
-/* A configuration as the heuristics gave it to an earlier process, made when it is needed. FALSE: cuDNN does not make it any
- * more, or not with this workspace, or it is not allowed. */
+/* A configuration as the heuristics gave it to an earlier process, made when it is needed. FALSE: cuDNN does not make
+ * it any more, or not with this workspace, or it is not allowed. */
 static gboolean
 make_config (const OrtrainCudnn *api, OrtrainDnnPlan *plan, guint place)
 {

@@ -69,7 +69,8 @@ get_compute_type (const OrtrainCudaProvider *provider, OrtrainDType dtype)
                                                                         : CUBLAS_COMPUTE_32F;
 }
 
-/* Whether all matrices have rows that begin at multiples of 16 bytes, without which the library has slower kernels only. */
+/* Whether all matrices have rows that begin at multiples of 16 bytes, without which the library has slower kernels
+ * only. */
 static gboolean
 is_aligned (const OrtrainCudaGemmShape *s)
 {
@@ -340,8 +341,8 @@ ortrain_cuda_gemm_set_strides (OrtrainCudaGemm *self, const OrtrainKernelCall *c
     ortrain_cuda_fail (call, "cuBLASLt takes no batch of matrices at these distances");
 }
 
-/* Runs the product with each algorithm, unless it is known which one is the fastest. Where the result depends on what C holds,
- * it goes elsewhere meanwhile. */
+/* Runs the product with each algorithm, unless it is known which one is the fastest. Where the result depends on what C
+ * holds, it goes elsewhere meanwhile. */
 static void
 find_fastest (Product *product, gboolean keeps_result)
 {

@@ -42,16 +42,16 @@ typedef struct
 
 typedef struct _OrtrainCudaGemm OrtrainCudaGemm;
 
-/* For prepare: chooses the algorithm, or a few, of which the first run finds the fastest. NULL with PLAN_ERROR_NO_KERNEL where the library has none, DEVICE_ERROR where it is
- * missing. */
+/* For prepare: chooses the algorithm, or a few, of which the first run finds the fastest. NULL with
+ * PLAN_ERROR_NO_KERNEL where the library has none, DEVICE_ERROR where it is missing. */
 OrtrainCudaGemm *ortrain_cuda_gemm_new (const OrtrainKernelSetup *setup, const OrtrainCudaGemmShape *shape,
                                         GError **error);
 void ortrain_cuda_gemm_free (OrtrainCudaGemm *self);
 /* The workspace that ortrain_cuda_gemm_run () needs, aligned to 64. */
 gsize ortrain_cuda_gemm_get_workspace_bytes (const OrtrainCudaGemm *self);
 
-/* Sets the strides of a batch when the addresses are known, before ortrain_cuda_gemm_run (). They are multiples of the shape's
- * alignment. */
+/* Sets the strides of a batch when the addresses are known, before ortrain_cuda_gemm_run (). They are multiples of the
+ * shape's alignment. */
 void ortrain_cuda_gemm_set_strides (OrtrainCudaGemm *self, const OrtrainKernelCall *call, gint64 a, gint64 b, gint64 c,
                                     gint64 bias);
 

@@ -162,8 +162,8 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK, 2)
     }
 }
 
-/* The element that each point of n_images images reads at each of its taps, and with which weight. first: of the images;
- * weights: [n_images, n_out, taps of a point] */
+/* The element that each point of n_images images reads at each of its taps, and with which weight. first: of the
+ * images; weights: [n_images, n_out, taps of a point] */
 template <typename W, int N>
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-rows.h"
 
-/* Statistics and gradient of normalization over groups of channels, and normalization over neighbouring channels (LRN). */
+/* Statistics and gradient of normalization over groups of channels, and normalization over neighbouring channels (LRN).
+ */
 
 typedef struct
 {
@@ -286,8 +287,8 @@ is_of_channels (const OrtrainOperand *operand, const Constants *c)
   return operand->dtype != ORTRAIN_DTYPE_UNDEFINED && operand->n_elements == c->batch * c->channels;
 }
 
-/* GroupNormStatistics (x, scale) {num_groups, epsilon} → (mean, 1/deviation, factor): y = (x - mean)·factor + bias, which
- * NormApply computes. */
+/* GroupNormStatistics (x, scale) {num_groups, epsilon} → (mean, 1/deviation, factor): y = (x - mean)·factor + bias,
+ * which NormApply computes. */
 static gboolean
 prepare_group_statistics (OrtrainKernelSetup *setup, GError **error)
 {

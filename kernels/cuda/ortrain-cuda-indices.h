@@ -5,8 +5,8 @@
 
 /* Where indices point: for gathers, scatters and their gradients. */
 
-/* The place, from 0, that index i means in a dimension: negative ones count from its end. -1: outside, which is reported
- * by whoever is asked to. */
+/* The place, from 0, that index i means in a dimension: negative ones count from its end. -1: outside, which is
+ * reported by whoever is asked to. */
 static inline __device__ gint64
 ortrain_cuda_place (const void *indices, bool is_64, gint64 i, gint64 dim, const OrtrainFaultPlace &fault, bool reports)
 {

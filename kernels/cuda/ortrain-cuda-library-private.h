@@ -8,9 +8,9 @@
 
 G_BEGIN_DECLS
 
-/* NVIDIA's libraries, opened when the first operator needs one: a machine without them can still be asked what it lacks.
- * The folders of ORTRAIN_CUDA_LIBRARY_PATH are searched first, also as the `nvidia` packages of Python have them, then
- * the system's. */
+/* NVIDIA's libraries, opened when the first operator needs one: a machine without them can still be asked what it
+ * lacks. The folders of ORTRAIN_CUDA_LIBRARY_PATH are searched first, also as the `nvidia` packages of Python have
+ * them, then the system's. */
 
 #define ORTRAIN_CUBLASLT_FUNCTIONS(X)                                                                                  \
   X (cublasLtCreate)                                                                                                   \
@@ -63,14 +63,15 @@ typedef struct
   int (*ncclGetVersion) (int *version); /* 0: success */
 } OrtrainNccl;
 
-/* The functions, the same for the life of the process. NULL and DEVICE_ERROR_UNAVAILABLE where the library is missing, or
- * lacks a function. From any thread. */
+/* The functions, the same for the life of the process. NULL and DEVICE_ERROR_UNAVAILABLE where the library is missing,
+ * or lacks a function. From any thread. */
 const OrtrainCublasLt *ortrain_cuda_open_cublaslt (GError **error);
 const OrtrainCudnn *ortrain_cuda_open_cudnn (GError **error);
 /* 91900 for 9.19.0; 0: it is missing. */
 gsize ortrain_dnn_get_version (void);
 const OrtrainNccl *ortrain_cuda_open_nccl (GError **error);
-/* "cuBLASLt 13.1.0, cuDNN 9.19.0, NCCL 2.28.9"; in the place of a version why the library cannot be opened. Transfer full.
+/* "cuBLASLt 13.1.0, cuDNN 9.19.0, NCCL 2.28.9"; in the place of a version why the library cannot be opened. Transfer
+ * full.
  */
 char *ortrain_cuda_describe_libraries (void);
 

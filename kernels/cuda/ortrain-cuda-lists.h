@@ -164,7 +164,8 @@ ortrain_cuda_lists_each (const OrtrainCudaLists &lists, gint64 place, gint32 cou
         func (i);
 }
 
-/* Not sorted: the same for the place of i, if i is the first one that says it; else nothing. begin: of its candidates */
+/* Not sorted: the same for the place of i, if i is the first one that says it; else nothing. begin: of its candidates
+ */
 template <typename F>
 static inline __device__ void
 ortrain_cuda_lists_each_of_first (const OrtrainCudaLists &lists, gint64 i, gint64 begin, F func)

@@ -129,8 +129,8 @@ __launch_bounds__ (WARP ? 128 : 512, WARP ? 4 : 2)
     }
 }
 
-/* Negative log-likelihood, -w·x at the target: logits [outer, n, inner]; NULL where only weights are asked for. parts: one
- * for ORTRAIN_CUDA_BLOCK positions */
+/* Negative log-likelihood, -w·x at the target: logits [outer, n, inner]; NULL where only weights are asked for. parts:
+ * one for ORTRAIN_CUDA_BLOCK positions */
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK) likelihood_kernel (Classes classes, OrtrainView<OrtrainAny> logits,
                                                           OrtrainView<OrtrainAny> losses, Part *parts, gint64 positions)
@@ -237,7 +237,8 @@ struct Position
   }
 };
 
-/* logits, dlogits: [rows, n], `pitch` from each to the next, may be the same; dloss: [rows] or one; lse: [rows]; total: one */
+/* logits, dlogits: [rows, n], `pitch` from each to the next, may be the same; dloss: [rows] or one; lse: [rows]; total:
+ * one */
 template <typename T, int V, bool WARP>
 static __global__ void
 __launch_bounds__ (WARP ? 128 : 512, WARP ? 4 : 2)

@@ -5,7 +5,8 @@
 #include "common/ortrain-matrix-product-private.h"
 
 /* MatMul, Gemm and FusedMatMul: one call of cuBLASLt where the matrices of a batch lie at even distances, else one for
- * each run of them. A bias along the rows is part of the product; others are written first, and the product is added. */
+ * each run of them. A bias along the rows is part of the product; others are written first, and the product is added.
+ */
 
 typedef struct
 {

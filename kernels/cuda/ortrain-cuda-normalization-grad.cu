@@ -2,8 +2,8 @@
 #include "ortrain-cuda-normalization.h"
 
 /* Gradients of normalizations over the last axes (layer, root mean square). Rows are held in registers, by a warp or a
- * block, or read again where they are too long for that. Gradients of parameters: a block sums those of its rows, the last
- * blocks to arrive, or a second kernel, the blocks'; how many blocks follows from the shape. */
+ * block, or read again where they are too long for that. Gradients of parameters: a block sums those of its rows, the
+ * last blocks to arrive, or a second kernel, the blocks'; how many blocks follows from the shape. */
 
 #define MAX_CHUNKS                                                                                                     \
   264 /* of rows, whose parameters' gradients are summed by one block: two for each processor of an H200 */
@@ -141,8 +141,8 @@ add_residual (const Backward &b, gint64 i, float (&values)[V])
     values[j] += addend.at[j];
 }
 
-/* dy, x, dx: [rows, n], dx may be dy. A block has a chunk of rows; its threads have the same columns of each. Two blocks are on a
- * multiprocessor at a time, as many as there are chunks for, if their registers suffice (GradWarps). */
+/* dy, x, dx: [rows, n], dx may be dy. A block has a chunk of rows; its threads have the same columns of each. Two
+ * blocks are on a multiprocessor at a time, as many as there are chunks for, if their registers suffice (GradWarps). */
 template <typename T, int V, int K, bool WARP>
 static __global__ void
 __launch_bounds__ (WARP ? 32 * GradWarps<T, V, K>::value : 1024, WARP &&GradWarps<T, V, K>::is_pair ? 2 : 1)

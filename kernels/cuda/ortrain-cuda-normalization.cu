@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ortrain-cuda-normalization.h"
 
-/* Normalization of rows: over the last axes (layer, root mean square), over groups of channels (group, instance). Rows are
- * held in registers between statistics and result, by a warp or a block, or read again where they are too long for
+/* Normalization of rows: over the last axes (layer, root mean square), over groups of channels (group, instance). Rows
+ * are held in registers between statistics and result, by a warp or a block, or read again where they are too long for
  * that. Variances are sums of squares of differences. */
 
 /* The scale that is multiplied and the bias that is added: by element of the row, or by channel. */

@@ -4,11 +4,11 @@
 #include "cuda/ortrain-cuda-sum-rows.h"
 #include "cuda/ortrain-cuda-units.h"
 
-/* PackedLinear, PackedLinearInputGrad, PackedLinearGrad: three linear layers with the same input. Weights, biases and their
- * gradients are separate tensors of the model. If their three addresses have equal distances, the three products run as one
- * strided batch, otherwise as three products. Parameters of equal shape that follow each other in memory have equal
- * distances. The gradient of the input is one product with the three weights concatenated; unless they are already adjacent, a
- * kernel first copies them into the workspace. */
+/* PackedLinear, PackedLinearInputGrad, PackedLinearGrad: three linear layers with the same input. Weights, biases and
+ * their gradients are separate tensors of the model. If their three addresses have equal distances, the three products
+ * run as one strided batch, otherwise as three products. Parameters of equal shape that follow each other in memory
+ * have equal distances. The gradient of the input is one product with the three weights concatenated; unless they are
+ * already adjacent, a kernel first copies them into the workspace. */
 
 #define N_PARTS 3
 
@@ -232,7 +232,8 @@ launch_pack (const OrtrainKernelCall *call, gpointer y, gint64 n, gint64 length)
                          ortrain_divisor (length));
 }
 
-/* Concatenates the weights: [k, n] each to [k, 3 · n]; transposed, [n, k] each to [3 · n, k], for which a weight is one row. */
+/* Concatenates the weights: [k, n] each to [k, 3 · n]; transposed, [n, k] each to [3 · n, k], for which a weight is one
+ * row. */
 static void
 pack (const OrtrainKernelCall *call, const Linear *self, gpointer y)
 {

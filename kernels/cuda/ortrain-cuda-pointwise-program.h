@@ -6,9 +6,10 @@
 
 #include "core/ortrain-float-private.h"
 
-/* Element-wise operators, alone or in a fused chain, as a program of instructions over vectors of elements: prepare makes it,
- * kernels get it by value. Where all values are float32, float16, bfloat16 or bool a register is a float; else it has 64
- * bits: the bits of a float or a double, or an integer that is extended to 64 bits by its sign, or with zeros. */
+/* Element-wise operators, alone or in a fused chain, as a program of instructions over vectors of elements: prepare
+ * makes it, kernels get it by value. Where all values are float32, float16, bfloat16 or bool a register is a float;
+ * else it has 64 bits: the bits of a float or a double, or an integer that is extended to 64 bits by its sign, or with
+ * zeros. */
 
 #define ORTRAIN_POINTWISE_MAX_DIMS 6
 #define ORTRAIN_POINTWISE_MAX_INSTRUCTIONS 64

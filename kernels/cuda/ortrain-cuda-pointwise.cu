@@ -21,7 +21,8 @@ template <typename R, int N> struct alignas (16) Vector
   R at[N];
 };
 
-/* The slots of one thread in shared memory, which is [slots][units of a vector][THREADS]; begins at the thread's own unit. */
+/* The slots of one thread in shared memory, which is [slots][units of a vector][THREADS]; begins at the thread's own
+ * unit. */
 template <typename R, int N> struct Column
 {
   static const int PER_UNIT = 16 / sizeof (R), UNITS = N / PER_UNIT;
@@ -321,9 +322,10 @@ store_output (const Program &p, guint output, guint32 i, bool whole, const Vecto
         store_one (y, i + v, dtype, value.at[v]);
 }
 
-/* R: of a register, N of a vector. CODE: of the one instruction that there is; -1: a program, with SLOTS registers in shared
- * memory. aligned: addresses of all operands that vectors are read from or written to are multiples of the vector's size, or
- * of 16. Three operands of eight need more registers than nvcc gives without being asked, on sm_80. */
+/* R: of a register, N of a vector. CODE: of the one instruction that there is; -1: a program, with SLOTS registers in
+ * shared memory. aligned: addresses of all operands that vectors are read from or written to are multiples of the
+ * vector's size, or of 16. Three operands of eight need more registers than nvcc gives without being asked, on sm_80.
+ */
 template <typename R, int N, int CODE, bool RARE, int SLOTS>
 static __global__ void
 __launch_bounds__ (THREADS, N == 8 && CODE == ORTRAIN_POINTWISE_WHERE ? 8 : 0)

@@ -4,8 +4,8 @@
 #include <string.h>
 
 /* Pools that cuDNN computes with nothing more kept than our kernels keep: averages and their gradients, and
- * greatest numbers that no gradient asks the places of. A gradient of greatest numbers would need all of x and y, where our
- * kernel needs a byte for each element of y: cuDNN takes indices in other layouts only. */
+ * greatest numbers that no gradient asks the places of. A gradient of greatest numbers would need all of x and y, where
+ * our kernel needs a byte for each element of y: cuDNN takes indices in other layouts only. */
 
 /* At the end, cuDNN pads as far as the last window reaches; ONNX counts only the pads that the node names. FALSE:
  * windows are dilated, or one of them has no element, or counts more than ONNX does. */

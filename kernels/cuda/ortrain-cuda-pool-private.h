@@ -5,7 +5,8 @@
 
 G_BEGIN_DECLS
 
-/* A pool with windows. One and two spatial dimensions are three, of which the first are 1. large: x, or its gradient. */
+/* A pool with windows. One and two spatial dimensions are three, of which the first are 1. large: x, or its gradient.
+ */
 typedef struct
 {
   gint64 n_images, n_channels;
@@ -17,8 +18,8 @@ typedef struct
 
 typedef struct _OrtrainDnnPlan OrtrainDnnPlan;
 
-/* cuDNN's plan of a pool; NULL: it has none, or it would compute something else, and plain kernels do. For prepare, whose
- * workspace is set. FALSE: plain kernels may not. */
+/* cuDNN's plan of a pool; NULL: it has none, or it would compute something else, and plain kernels do. For prepare,
+ * whose workspace is set. FALSE: plain kernels may not. */
 gboolean ortrain_cuda_pool_find_plan (OrtrainKernelSetup *setup, const OrtrainCudaPool *pool, OrtrainDnnPlan **plan,
                                       GError **error);
 /* FALSE: nothing was submitted. */

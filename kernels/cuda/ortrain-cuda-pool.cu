@@ -596,8 +596,8 @@ describe (const OrtrainKernelSetup *setup, Constants *c)
   return read_window (setup, w, large->rank - 2);
 }
 
-/* A window of three dimensions over one channel that is 1 along the last of them is a window of two over images that have their
- * channels there: so is a pool written where channels are last. */
+/* A window of three dimensions over one channel that is 1 along the last of them is a window of two over images that
+ * have their channels there: so is a pool written where channels are last. */
 static void
 find_channels_last (OrtrainCudaPool *pool)
 {

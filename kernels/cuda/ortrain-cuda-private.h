@@ -88,13 +88,13 @@ void ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...) 
 /* Counts an event, under a name of ours, with OrtrainLibraryFunctions.count. */
 #define ORTRAIN_CUDA_COUNT(provider, name)                                                                             \
   ortrain_cuda_library->count (((const OrtrainProvider *) (provider))->device_name, (name))
-/* ORTRAIN_CUDA_STRICT: it is an error where something slower would take the place of a library's operation. Asked at each refusal, so
- * that a test can allow its own (tests/fallbacks.h). */
+/* ORTRAIN_CUDA_STRICT: it is an error where something slower would take the place of a library's operation. Asked at
+ * each refusal, so that a test can allow its own (tests/fallbacks.h). */
 gboolean ortrain_cuda_is_strict (void);
 /* Whether a variable of the environment has a text other than "" and "0". */
 gboolean ortrain_cuda_is_set (const char *variable);
-/* For prepare, where a library refuses what it should compute, for a reason that it gave: counted, and in strict mode an
- * error. FALSE: it is one. */
+/* For prepare, where a library refuses what it should compute, for a reason that it gave: counted, and in strict mode
+ * an error. FALSE: it is one. */
 gboolean ortrain_cuda_fall_back (const OrtrainKernelSetup *setup, const char *counter, const char *reason,
                                  GError **error);
 /* Multiprocessors of the device in use, for the sizes of grids. */

@@ -5,10 +5,10 @@
 
 G_BEGIN_DECLS
 
-/* How long each call of a plan takes on the device, for `ortrain bench --profile`: with ORTRAIN_CUDA_PROFILE=FILE, calls are
- * submitted one by one, each between two events, and their times are written to FILE when a stream is freed: a line of
- * numbers with tabs for each step of the plan that was run. With ORTRAIN_CUDA_PROFILE_STEP=N, NVIDIA's profilers are started
- * for the calls of that step alone. */
+/* How long each call of a plan takes on the device, for `ortrain bench --profile`: with ORTRAIN_CUDA_PROFILE=FILE,
+ * calls are submitted one by one, each between two events, and their times are written to FILE when a stream is freed:
+ * a line of numbers with tabs for each step of the plan that was run. With ORTRAIN_CUDA_PROFILE_STEP=N, NVIDIA's
+ * profilers are started for the calls of that step alone. */
 /* NULL: neither variable is set. */
 OrtrainCudaProfile *ortrain_cuda_profile_new (void);
 void ortrain_cuda_profile_free (OrtrainCudaProfile *self);

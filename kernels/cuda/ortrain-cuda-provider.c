@@ -292,8 +292,8 @@ cuda_wait (OrtrainProvider *self, OrtrainStream *stream, GError **error)
   return stream == NULL || ortrain_cuda_check (cudaStreamSynchronize (stream->stream), "waiting for a stream", error);
 }
 
-/* The legacy default stream: PyTorch's current stream by default. A DLPack producer that is asked for stream 1 makes this
- * stream wait for its own work. */
+/* The legacy default stream: PyTorch's current stream by default. A DLPack producer that is asked for stream 1 makes
+ * this stream wait for its own work. */
 static gboolean
 cuda_await_default_stream (OrtrainProvider *self, GError **error)
 {
@@ -303,7 +303,8 @@ cuda_await_default_stream (OrtrainProvider *self, GError **error)
 
 /* ---- calls ---- */
 
-/* Errors of a kernel come with a later call, and the device is lost then: to learn which kernel it was, the host waits for each. */
+/* Errors of a kernel come with a later call, and the device is lost then: to learn which kernel it was, the host waits
+ * for each. */
 static void
 wait_for_call (const OrtrainKernelCall *call)
 {
@@ -363,8 +364,8 @@ cuda_submit (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCa
   return run_calls (stream, calls, n_calls, cancellable, error);
 }
 
-/* A CUDA graph; where the calls cannot be captured (a copy from ordinary memory of the host), or are measured one by one, the
- * calls themselves. */
+/* A CUDA graph; where the calls cannot be captured (a copy from ordinary memory of the host), or are measured one by
+ * one, the calls themselves. */
 struct _OrtrainCapture
 {
   cudaGraphExec_t graph; /* NULL: none */

@@ -2,8 +2,9 @@
 #include "cuda/ortrain-cuda-device.h"
 #include "cuda/ortrain-cuda-elements.h"
 
-/* Random numbers come from Philox, keyed by seed, step and the node's number, and counted by the element: the same words as
- * on the CPU. So dropout keeps no mask: its gradient draws the same one. A thread has the four words of a block. */
+/* Random numbers come from Philox, keyed by seed, step and the node's number, and counted by the element: the same
+ * words as on the CPU. So dropout keeps no mask: its gradient draws the same one. A thread has the four words of a
+ * block. */
 
 typedef enum
 {
@@ -60,7 +61,8 @@ new_plan (OrtrainKernelSetup *setup)
 
 /* ---- Dropout (x[, ratio[, training]]) → (y[, mask]); DropoutGrad (dy[, ratio[, training]]) {forward_node} ---- */
 
-/* x, y, mask: [n]; T: of x. ratio, training, mask: NULL where absent. aligned: four elements are read and written at once */
+/* x, y, mask: [n]; T: of x. ratio, training, mask: NULL where absent. aligned: four elements are read and written at
+ * once */
 template <typename T>
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK)

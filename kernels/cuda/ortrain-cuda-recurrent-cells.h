@@ -62,8 +62,8 @@ struct Activation
       }
   }
 
-  /* Rounds y = f (x) to `dtype`. A value that was not clipped is never rounded to a bound, so that the gradient can tell
-   * clipped values by comparing with the bounds. */
+  /* Rounds y = f (x) to `dtype`. A value that was not clipped is never rounded to a bound, so that the gradient can
+   * tell clipped values by comparing with the bounds. */
   __device__ float
   get_apart (float y, OrtrainDType dtype) const
   {

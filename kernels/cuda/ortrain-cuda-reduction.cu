@@ -6,8 +6,9 @@
 #include "common/ortrain-integer-log.h"
 
 /* Reductions over any set of axes. Neighbouring axes of one kind are merged; the innermost one is then either reduced
- * ([N, C] → [N]: rows) or kept ([N, C] → [C]: columns). A thread adds in float (or double), threads are joined in double.
- * Long reductions are split by shape alone; the parts go to the workspace, and a second launch joins them in order. */
+ * ([N, C] → [N]: rows) or kept ([N, C] → [C]: columns). A thread adds in float (or double), threads are joined in
+ * double. Long reductions are split by shape alone; the parts go to the workspace, and a second launch joins them in
+ * order. */
 
 #define THREADS ORTRAIN_CUDA_BLOCK
 #define MAX_DIMS 8
@@ -263,8 +264,8 @@ __launch_bounds__ (THREADS)
     }
 }
 
-/* x: [rows of results, count, inner] in some order. A block has lanes × V results side by side, and all its other threads
- * in the direction that is reduced. blockIdx.x: rows and their tiles; blockIdx.y: the split */
+/* x: [rows of results, count, inner] in some order. A block has lanes × V results side by side, and all its other
+ * threads in the direction that is reduced. blockIdx.x: rows and their tiles; blockIdx.y: the split */
 template <typename T, bool SUMS, int V>
 static __global__ void
 __launch_bounds__ (THREADS)

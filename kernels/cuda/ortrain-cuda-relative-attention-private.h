@@ -12,8 +12,8 @@ enum
   ORTRAIN_CUDA_N_POSITIONS
 };
 
-/* Keys or queries of positions, [1, heads, positions, width]. A compact index depends on the difference key - query alone:
- * its table is [queries + keys - 1], from 1 - queries on; else it is [queries, keys]. */
+/* Keys or queries of positions, [1, heads, positions, width]. A compact index depends on the difference key - query
+ * alone: its table is [queries + keys - 1], from 1 - queries on; else it is [queries, keys]. */
 typedef struct
 {
   OrtrainCudaAttentionSide side;

@@ -113,8 +113,8 @@ add_band_product (float (&o)[4][8], const float *turned, const float *band)
     }
 }
 
-/* The content's element of a term: of queries with the keys of positions (K is those), of keys with their queries. band: of
- * keys, where differences are the rows. */
+/* The content's element of a term: of queries with the keys of positions (K is those), of keys with their queries.
+ * band: of keys, where differences are the rows. */
 template <Tile KIND, int K>
 static inline __device__ float
 read_content (const float *own, const float *side, const float *band, int d, int i, int j)
@@ -225,8 +225,8 @@ scale_scores (float (&s)[4][4], float scale)
       s[i][j] *= scale;
 }
 
-/* The sum of all three terms, with their scales. own: [CHUNK][TILE], holds its only chunk already, where the width has one;
- * side: [CHUNK][SIDE]. */
+/* The sum of all three terms, with their scales. own: [CHUNK][TILE], holds its only chunk already, where the width has
+ * one; side: [CHUNK][SIDE]. */
 template <Tile KIND>
 static inline __device__ void
 make_sum (const OrtrainCudaRelativeAttention &relative, const OrtrainCudaRelativeInputs &in, const Place &place,

@@ -151,8 +151,8 @@ prepare_relative_attention (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
-/* RelativeAttentionGrad (dy, q, k, v, lse, position_keys, position_queries, key_index, query_index[, mask, ratio, training])
- * → (dq, dk, dv, dposition_keys, dposition_queries) */
+/* RelativeAttentionGrad (dy, q, k, v, lse, position_keys, position_queries, key_index, query_index[, mask, ratio,
+ * training]) → (dq, dk, dv, dposition_keys, dposition_queries) */
 static gboolean
 prepare_relative_attention_grad (OrtrainKernelSetup *setup, GError **error)
 {

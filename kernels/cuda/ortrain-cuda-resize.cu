@@ -3,9 +3,9 @@
 
 #include "common/ortrain-resize-weights.h"
 
-/* Resize: an output element is a weighed sum of a few input elements along each axis that changes. A first kernel makes a
- * table for each axis in the workspace; a second one has a thread for each element of the result, and sums over all axes
- * at once. The gradient gathers: outputs that take of an element are neighbours, since places ascend. */
+/* Resize: an output element is a weighed sum of a few input elements along each axis that changes. A first kernel makes
+ * a table for each axis in the workspace; a second one has a thread for each element of the result, and sums over all
+ * axes at once. The gradient gathers: outputs that take of an element are neighbours, since places ascend. */
 
 #define MAX_AXES 3
 
@@ -57,8 +57,8 @@ static __global__ void __launch_bounds__ (128, 4) resize_table_kernel (OrtrainRe
     }
 }
 
-/* Coordinates of flat index i along the axes, from the last on, and where the rest lies in the other tensor. I: an unsigned
- * type that holds all indices. */
+/* Coordinates of flat index i along the axes, from the last on, and where the rest lies in the other tensor. I: an
+ * unsigned type that holds all indices. */
 template <typename I, bool IN_Y>
 static __device__ gint64
 split (const Tables &tables, I i, I (&coordinates)[MAX_AXES])

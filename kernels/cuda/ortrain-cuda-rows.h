@@ -382,9 +382,10 @@ ortrain_row_statistics (OrtrainView<T> x, gint64 start, int n, float epsilon, bo
   return statistics;
 }
 
-/* The kernel for rows of n. launch.held<V, K, WARP> (grid, block) where they fit in registers: K packs of V elements for
- * each thread, WARP_ELEMENTS of them at most in a warp and BLOCK_ELEMENTS in a block; else launch.streamed<V> (grid, block).
- * aligned: the operands' addresses are multiples of 16; peels: streamed takes rows that begin in the middle of a pack. */
+/* The kernel for rows of n. launch.held<V, K, WARP> (grid, block) where they fit in registers: K packs of V elements
+ * for each thread, WARP_ELEMENTS of them at most in a warp and BLOCK_ELEMENTS in a block; else launch.streamed<V>
+ * (grid, block). aligned: the operands' addresses are multiples of 16; peels: streamed takes rows that begin in the
+ * middle of a pack. */
 template <int V, int WARP_ELEMENTS, int BLOCK_ELEMENTS, typename Launch>
 static inline void
 ortrain_cuda_launch_rows_of (const OrtrainKernelCall *call, gint64 rows, gint64 n, const Launch &launch)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-rows.h"
 
-/* Softmax, LogSoftmax, Hardmax and the first two's gradients: x [outer, n, inner], along n. Along the last axis rows are
- * held in registers, or looked at twice where they are too long for that; else 32 columns side by side go to a block. */
+/* Softmax, LogSoftmax, Hardmax and the first two's gradients: x [outer, n, inner], along n. Along the last axis rows
+ * are held in registers, or looked at twice where they are too long for that; else 32 columns side by side go to a
+ * block. */
 
 #define PARTS 8 /* of a column, one for each warp of a block */
 
@@ -267,8 +268,8 @@ static __global__ void __launch_bounds__ (32 * PARTS)
     }
 }
 
-/* x, y: [outer, n, inner]; a warp for each column. 1 at the first of the greatest elements; NaN is greater than nothing,
- * and nothing than a NaN that comes first. */
+/* x, y: [outer, n, inner]; a warp for each column. 1 at the first of the greatest elements; NaN is greater than
+ * nothing, and nothing than a NaN that comes first. */
 static __global__ void __launch_bounds__ (128)
     hardmax_kernel (OrtrainView<OrtrainAny> x, OrtrainView<OrtrainAny> y, gint64 columns, gint64 n, gint64 inner)
 {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-provider-private.h"
 
-/* How fast a device is, from its multiprocessors, clocks and bus: plans are the same for all devices of a kind, and nothing is
- * measured. ORTRAIN_DEVICE_SPEED replaces it. */
+/* How fast a device is, from its multiprocessors, clocks and bus: plans are the same for all devices of a kind, and
+ * nothing is measured. ORTRAIN_DEVICE_SPEED replaces it. */
 
-/* Floating-point operations of a multiprocessor in a clock, an addition and a multiplication as two. In 16 bits, of products on
- * tensor cores that sum in float32, without sparsity: from NVIDIA's white papers on the architectures (V100 64 FMA · 8 tensor
- * cores, A100 256 · 4, H100 512 · 4, B200 1024 · 4; GA102, AD102 and GB202 have halves for sums in float32). In float32 and
- * float64, of ordinary cores: the table of throughputs in the CUDA programming guide. reached: the part of it that large products
- * reach at the highest clock, which those of 9.0 cannot hold at the limit of their power (650 Tflop/s of 1070). */
+/* Floating-point operations of a multiprocessor in a clock, an addition and a multiplication as two. In 16 bits, of
+ * products on tensor cores that sum in float32, without sparsity: from NVIDIA's white papers on the architectures (V100
+ * 64 FMA · 8 tensor cores, A100 256 · 4, H100 512 · 4, B200 1024 · 4; GA102, AD102 and GB202 have halves for sums in
+ * float32). In float32 and float64, of ordinary cores: the table of throughputs in the CUDA programming guide. reached:
+ * the part of it that large products reach at the highest clock, which those of 9.0 cannot hold at the limit of their
+ * power (650 Tflop/s of 1070). */
 static const struct
 {
   guint capability; /* from this one on */

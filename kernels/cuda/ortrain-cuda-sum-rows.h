@@ -3,9 +3,9 @@
 
 #include "cuda/ortrain-cuda-device.h"
 
-/* The gradient of a bias: the sum of the rows of a matrix, dy [m, n] with `pitch` from row to row → db [n]. Many blocks sum a
- * range of rows each, with loads of up to 16 bytes, and write partial sums to the workspace; a second kernel adds these up.
- * How rows are cut follows from the shape alone, and so does the order of all sums. */
+/* The gradient of a bias: the sum of the rows of a matrix, dy [m, n] with `pitch` from row to row → db [n]. Many blocks
+ * sum a range of rows each, with loads of up to 16 bytes, and write partial sums to the workspace; a second kernel adds
+ * these up. How rows are cut follows from the shape alone, and so does the order of all sums. */
 
 #define ORTRAIN_CUDA_SUM_ROWS_COLUMNS 256 /* that rows are cut for: those that a block reads of a row in 16 bits */
 #define ORTRAIN_CUDA_SUM_ROWS_BLOCKS                                                                                   \
@@ -42,8 +42,8 @@ ortrain_cuda_add_sum (void *y, gint64 i, OrtrainDType dtype, double value, bool 
   ((double *) y)[i] = adds ? value + ((const double *) y)[i] : value;
 }
 
-/* A block has 2^log_width threads side by side, each with N columns, and its other threads take turns over the `n_rows` rows
- * of its range. y: [ranges, n], of y_dtype. */
+/* A block has 2^log_width threads side by side, each with N columns, and its other threads take turns over the `n_rows`
+ * rows of its range. y: [ranges, n], of y_dtype. */
 template <typename T, int N>
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK)

@@ -53,8 +53,8 @@ get_summed_axis (const OrtrainNode *node, guint i, gint rank)
   return (i == 0) != turned ? rank - 1 : rank - 2;
 }
 
-/* Whether an operand of a matrix product is a matrix of weights. A column that multiplies a row of positions is not, nor
- * are positions that a weight multiplies. */
+/* Whether an operand of a matrix product is a matrix of weights. A column that multiplies a row of positions is not,
+ * nor are positions that a weight multiplies. */
 gboolean
 ortrain_channel_map_is_factor (const OrtrainChannelMap *self, const OrtrainNode *node, guint i, const char **reason)
 {
@@ -133,8 +133,8 @@ reshape_axes (const OrtrainChannelMap *self, guint32 axes, const OrtrainValue *x
       OrtrainDim left = ortrain_dim_int (1), right = ortrain_dim_int (1);
       guint32 from = 0, to = 0;
       gint a = i, b = k;
-      /* One axis more on the side that has fewer, until the products are equal. Numbers can be compared; of symbols it is
-       * only known whether they are equal, so that axes are tried in turn. */
+      /* One axis more on the side that has fewer, until the products are equal. Numbers can be compared; of symbols it
+       * is only known whether they are equal, so that axes are tried in turn. */
       do
         {
           const gboolean numbers = ortrain_dim_is_int (left) && ortrain_dim_is_int (right);

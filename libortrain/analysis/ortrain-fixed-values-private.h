@@ -3,8 +3,8 @@
 
 #include "tensor/ortrain-tensor-private.h"
 
-/* Formulas that stored numbers may follow, but learned numbers do not. They find fixed transforms that a file holds where an
- * operator has a weight. */
+/* Formulas that stored numbers may follow, but learned numbers do not. They find fixed transforms that a file holds
+ * where an operator has a weight. */
 
 /* A noun for reports: "bins", "sinusoids", "filter bank", "symmetric filters"; or NULL. kernel: the axes from 2 on are
  * those of filters. Equal numbers, and rows with a single number, do not count, since layers may begin with them. */

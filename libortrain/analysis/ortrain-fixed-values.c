@@ -49,8 +49,8 @@ are_bins (const Numbers *x)
 }
 
 /* Each column is a sinusoid of the row's number, times anything: x[k + 1] + x[k - 1] = 2 cos (angle) x[k]. So are the
- * matrices of Fourier and cosine transforms, under any window. Each of their columns has another angle; in a matrix that
- * is filled with one sine all have the same. */
+ * matrices of Fourier and cosine transforms, under any window. Each of their columns has another angle; in a matrix
+ * that is filled with one sine all have the same. */
 static gboolean
 is_harmonic (const Numbers *x, gint64 first, gint64 n_rows, gint64 stride)
 {
@@ -111,7 +111,8 @@ are_sinusoids (const Numbers *x)
          (is_harmonic (x, 0, rest, 2) && is_harmonic (x, 1, half, 2));
 }
 
-/* Numbers that a filter bank does not have. Weights have one among their first numbers, so only one page of a file is read. */
+/* Numbers that a filter bank does not have. Weights have one among their first numbers, so only one page of a file is
+ * read. */
 static gboolean
 begins_with_negative (const Numbers *x)
 {

@@ -87,8 +87,8 @@ verdict (gboolean is_weight, gboolean is_uncertain, const char *because)
   return (OrtrainParameterVerdict){ is_weight, is_uncertain, because };
 }
 
-/* Whether an operator that reads it has a gradient with respect to it: other tensors that the file calls parameters, such as
- * the scale of a quantization, stay constant. */
+/* Whether an operator that reads it has a gradient with respect to it: other tensors that the file calls parameters,
+ * such as the scale of a quantization, stay constant. */
 static gboolean
 can_learn (const OrtrainValue *value)
 {

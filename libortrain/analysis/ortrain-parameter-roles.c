@@ -115,7 +115,8 @@ get_other (const OrtrainNode *node, const OrtrainValue *operand)
   return node->inputs->len != 2 ? NULL : first == operand ? ortrain_node_input (node, 1) : first;
 }
 
-/* Whether an operand scales the output of a convolution and the next node shifts it by another one; or is that second one. */
+/* Whether an operand scales the output of a convolution and the next node shifts it by another one; or is that second
+ * one. */
 static gboolean
 is_affine (const Analysis *self, const OrtrainNode *node, const OrtrainValue *operand)
 {

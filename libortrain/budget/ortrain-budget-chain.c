@@ -73,7 +73,7 @@ typedef struct
 {
   guint64 *forward;   /* [n_segments]: most bytes of its own in the forward pass */
   guint64 *kept;      /* [n_segments]: kept for the backward pass, or open after it; without the values that are kept in
-                      * any case */
+                       * any case */
   guint64 *always;    /* [n_segments]: kept in any case */
   guint64 *backward;  /* [n_segments]: most bytes while it runs backward, without what earlier segments keep */
   guint64 *gradients; /* [n_segments]: that wait when it begins to run backward, and until the end */

@@ -37,14 +37,13 @@ ortrain_plan_choice_memo_get_n_searches (const OrtrainPlanChoiceMemo *self); /* 
 /* The limits of a step. */
 typedef struct
 {
-  guint64 bytes; /* limit for the arena and the persistent memory of the device; 0: no limit */
-  guint level;   /* above 0: layers are computed again in any case, where that takes less; from 2 on, of what
+  guint64 bytes;            /* limit for the arena and the persistent memory of the device; 0: no limit */
+  guint level;              /* above 0: layers are computed again in any case, where that takes less; from 2 on, of what
                              * a cast has widened, its input is kept */
-  const GPtrArray
-      *choices;      /* elements: OrtrainRecomputeChoice; values to compute again in addition, if that takes no more
-                             * memory; or NULL */
-  gboolean any;      /* whether there is a plan is all that matters: those that need least are tried first */
-  gboolean offloads; /* values that are kept may leave the memory of a step until the backward pass */
+  const GPtrArray *choices; /* elements: OrtrainRecomputeChoice; values to compute again in addition, if that takes no
+                             * more memory; or NULL */
+  gboolean any;             /* whether there is a plan is all that matters: those that need least are tried first */
+  gboolean offloads;        /* values that are kept may leave the memory of a step until the backward pass */
   const gssize *persistent; /* [ORTRAIN_CATEGORY_OUTPUT + 1]: as ortrain_memory_plan_set_persistent; -1: the sums over
                              * the graph */
   OrtrainPlanChoiceMemo *family; /* or NULL: with each graph the search begins anew */

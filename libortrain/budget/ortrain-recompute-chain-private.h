@@ -32,9 +32,8 @@ typedef struct
   guint n_blocks;
   OrtrainChainBlock *blocks;   /* [n_blocks] */
   OrtrainChainOption *options; /* of all blocks */
-  guint64
-      *open; /* [(n_blocks + 1) * (n_blocks + 1)]: [i * (n_blocks + 1) + m], i ≤ m: bytes that are open at boundary m,
-                  * the one before block m, and were not at boundary i */
+  guint64 *open; /* [(n_blocks + 1) * (n_blocks + 1)]: [i * (n_blocks + 1) + m], i ≤ m: bytes that are open at boundary
+                  * m, the one before block m, and were not at boundary i */
 } OrtrainChain;
 
 typedef struct

@@ -93,8 +93,8 @@ add (Check *check, const OrtrainNode *node, const char *dtype, const char *reaso
   ortrain_object_list_append (check->list, diagnostic);
 }
 
-/* By node of the graph, which may be NULL: whether it cannot be computed. *any: whether one is so. refusals: kernels are asked
- * too, whose nodes must be in their newest form. */
+/* By node of the graph, which may be NULL: whether it cannot be computed. *any: whether one is so. refusals: kernels
+ * are asked too, whose nodes must be in their newest form. */
 static gboolean *
 find_blocked (Check *check, OrtrainGraph *graph, gboolean refusals, gboolean *any)
 {
@@ -202,7 +202,8 @@ find_floating_inner (const OrtrainGraph *graph)
   return found;
 }
 
-/* A value inside of the graph on which a loss would train weights, where no output is one; or NULL. blocked: of the graph */
+/* A value inside of the graph on which a loss would train weights, where no output is one; or NULL. blocked: of the
+ * graph */
 static const OrtrainValue *
 find_inner_loss (OrtrainGraph *graph, GPtrArray *weights, const guint *blocked)
 {
@@ -231,8 +232,8 @@ find_in (OrtrainGraph *graph, OrtrainValue *value)
 }
 
 /* For each output that a loss can be taken of. Returns whether there is one without a diagnostic. trained: the weights
- * that such outputs are differentiable with respect to; *differentiable: the names of all such values. stopped: a copy of
- * the graph in which gradients are stopped. */
+ * that such outputs are differentiable with respect to; *differentiable: the names of all such values. stopped: a copy
+ * of the graph in which gradients are stopped. */
 static gboolean
 find_without_gradient (Check *check, OrtrainGraph *graph, const gboolean *is_blocked, OrtrainGraph *stopped,
                        GArray *roles, GHashTable *trained, GHashTable **differentiable)
@@ -702,8 +703,8 @@ ortrain_model_check (OrtrainModel *self)
  * @error: return location for an error
  *
  * Checks a model as [method@Model.check] does, with gradients stopped where the options say so. It fails with
- * %ORTRAIN_SESSION_ERROR_OPTION where a pattern matches no value of the model, and for a model that was not created by one
- * of its constructors.
+ * %ORTRAIN_SESSION_ERROR_OPTION where a pattern matches no value of the model, and for a model that was not created by
+ * one of its constructors.
  *
  * Returns: (transfer full): the report; %NULL on error
  */

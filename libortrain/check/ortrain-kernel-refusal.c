@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-/* A plan prepares kernels for shapes in numbers. A kernel that refuses a node with each of these sizes in place of all symbols
- * refuses it for any size, because of a rank or an attribute for example. */
+/* A plan prepares kernels for shapes in numbers. A kernel that refuses a node with each of these sizes in place of all
+ * symbols refuses it for any size, because of a rank or an attribute for example. */
 static const gint64 sizes[] = { 2, 8, 32, 224 };
 
 static gboolean

@@ -15,16 +15,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The manifest of a checkpoint: JSON with a checksum of its own text. It may come from a stranger: names are plain, files
- * are opened below the folder without following links, and everything is measured before it is used. */
+/* The manifest of a checkpoint: JSON with a checksum of its own text. It may come from a stranger: names are plain,
+ * files are opened below the folder without following links, and everything is measured before it is used. */
 
 #define CHECKSUM "sha256"
 #define N_DIGITS 64
 #define MAX_BYTES ((gsize) 16 << 20)
 #define MAX_DEPTH 8
 
-/* Where the digits stand, NULL if nowhere. The checksum is the last member, so that the last place where its name stands
- * is its own, whatever names and texts come before. */
+/* Where the digits stand, NULL if nowhere. The checksum is the last member, so that the last place where its name
+ * stands is its own, whatever names and texts come before. */
 static char *
 find_checksum (char *text, gsize size)
 {

@@ -21,9 +21,9 @@ static const struct
  * @text: a number of bytes, with or without a unit: "1.5GiB", "800 MB", "65536"
  * @error: return location for an error
  *
- * Reads a number of bytes as people write it. KiB, MiB, GiB and TiB (or K, M, G, T) are powers of 1024, kB, MB, GB and TB
- * powers of 1000; a fraction of a byte is left out. The decimal separator is a point, whatever the locale. May be called
- * from any thread.
+ * Reads a number of bytes as people write it. KiB, MiB, GiB and TiB (or K, M, G, T) are powers of 1024, kB, MB, GB and
+ * TB powers of 1000; a fraction of a byte is left out. The decimal separator is a point, whatever the locale. May be
+ * called from any thread.
  *
  * ```python
  * options = Ortrain.TrainingOptions(memory_budget=Ortrain.parse_bytes("1.5GiB"))
@@ -56,8 +56,8 @@ ortrain_parse_bytes (const char *text, GError **error)
  * ortrain_format_bytes:
  * @bytes: a number of bytes
  *
- * Formats a number of bytes for people, with three digits and a unit that is a power of 1024: "512 B", "9.41 GiB". May be
- * called from any thread.
+ * Formats a number of bytes for people, with three digits and a unit that is a power of 1024: "512 B", "9.41 GiB". May
+ * be called from any thread.
  *
  * Returns: (transfer full): the text
  */

@@ -29,7 +29,8 @@ ortrain_checked_add_i64 (gint64 a, gint64 b, gint64 *result)
   return !__builtin_add_overflow (a, b, result);
 }
 
-/* Within ±G_MAXINT32: sums and products of a few such numbers fit 64 bits. (ABS of the least 64-bit number is negative.)
+/* Within ±G_MAXINT32: sums and products of a few such numbers fit 64 bits. (ABS of the least 64-bit number is
+ * negative.)
  */
 static inline gboolean
 ortrain_checked_is_small (gint64 a)
@@ -41,8 +42,8 @@ ortrain_checked_is_small (gint64 a)
  * of tiles and of types), does not overflow. */
 #define ORTRAIN_MAX_ELEMENTS ((gint64) 1 << 56)
 
-/* The number of elements of a shape (1 for rank 0), FALSE if a dimension is negative, or the product of those that are not 0 is
- * above ORTRAIN_MAX_ELEMENTS: kernels multiply the dimensions of tensors without elements, too. */
+/* The number of elements of a shape (1 for rank 0), FALSE if a dimension is negative, or the product of those that are
+ * not 0 is above ORTRAIN_MAX_ELEMENTS: kernels multiply the dimensions of tensors without elements, too. */
 static inline gboolean
 ortrain_checked_n_elements (const gint64 *dims, gsize rank, gint64 *n_elements)
 {

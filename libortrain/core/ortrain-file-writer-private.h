@@ -24,8 +24,8 @@ void ortrain_file_writer_enable_crc32 (OrtrainFileWriter *self); /* before the f
 guint32 ortrain_file_writer_get_crc32 (OrtrainFileWriter *self);
 gboolean ortrain_file_writer_sync (OrtrainFileWriter *self, GError **error);   /* all that was written is on the disk */
 gboolean ortrain_file_writer_commit (OrtrainFileWriter *self, GError **error); /* syncs, renames */
-/* For one of two files that belong together: ortrain_file_writer_restore() brings the old one back, until this is freed.
- * Not where the file system cannot exchange two files: there the commit is final. */
+/* For one of two files that belong together: ortrain_file_writer_restore() brings the old one back, until this is
+ * freed. Not where the file system cannot exchange two files: there the commit is final. */
 gboolean ortrain_file_writer_commit_for_now (OrtrainFileWriter *self, GError **error);
 void ortrain_file_writer_restore (OrtrainFileWriter *self);
 void ortrain_file_writer_free (OrtrainFileWriter *self);

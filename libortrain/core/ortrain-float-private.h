@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdint.h>
 
-/* Bits of floats, and the two types of 16 bits to float and back: round to nearest even, NaN made quiet, as processors do
- * it. Free of branches: loops over these become vector code. Plain C, for kernels of every device. */
+/* Bits of floats, and the two types of 16 bits to float and back: round to nearest even, NaN made quiet, as processors
+ * do it. Free of branches: loops over these become vector code. Plain C, for kernels of every device. */
 
 ORTRAIN_FUNCTION uint32_t
 ortrain_f32_bits (float x)

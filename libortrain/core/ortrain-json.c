@@ -46,8 +46,8 @@ read_escape (const char *text, gsize size, gsize i)
   return number;
 }
 
-/* An escape in a string must be a character: half of a surrogate pair and NUL are errors. i: the index of the backslash, then
- * of the last byte of the escape. The parser reports anything that is not an escape. */
+/* An escape in a string must be a character: half of a surrogate pair and NUL are errors. i: the index of the
+ * backslash, then of the last byte of the escape. The parser reports anything that is not an escape. */
 static gboolean
 check_escape (const char *text, gsize size, gsize *i, GError **error)
 {

@@ -3,8 +3,8 @@
 
 #include <glib.h>
 
-/* Debug messages, with a log domain for each stage: G_MESSAGES_DEBUG=ortrain-plan shows the choices of the planner, "all"
- * shows every stage. A message is formatted only if somebody listens. Any thread. */
+/* Debug messages, with a log domain for each stage: G_MESSAGES_DEBUG=ortrain-plan shows the choices of the planner,
+ * "all" shows every stage. A message is formatted only if somebody listens. Any thread. */
 typedef enum
 {
   ORTRAIN_LOG_LOAD,       /* "ortrain-load": reading models */

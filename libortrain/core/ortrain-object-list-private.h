@@ -5,8 +5,8 @@
 
 G_BEGIN_DECLS
 
-/* A list model that any number of threads may read at the same time while nothing is added to it. Of a GListStore that is
- * not true: reading it writes to a cache. */
+/* A list model that any number of threads may read at the same time while nothing is added to it. Of a GListStore that
+ * is not true: reading it writes to a cache. */
 #define ORTRAIN_TYPE_OBJECT_LIST (ortrain_object_list_get_type ())
 G_DECLARE_FINAL_TYPE (OrtrainObjectList, ortrain_object_list, ORTRAIN, OBJECT_LIST, GObject)
 

@@ -3,9 +3,9 @@
 
 #include <glib.h>
 
-/* Reads a file that has a reasonable size, such as one of options, to its end; a pipe, too. A directory, a device, a pipe
- * that nobody writes to, and more than max_bytes are errors of the domain GFileError. text: ends with a NUL that size does
- * not count */
+/* Reads a file that has a reasonable size, such as one of options, to its end; a pipe, too. A directory, a device, a
+ * pipe that nobody writes to, and more than max_bytes are errors of the domain GFileError. text: ends with a NUL that
+ * size does not count */
 gboolean ortrain_text_file_read (const char *path, gsize max_bytes, char **text, gsize *size, GError **error);
 
 #define ORTRAIN_TEXT_FILE_MAX ((gsize) 16 << 20) /* of options, classes, configurations */

@@ -4,8 +4,8 @@
 #include <glib-object.h>
 #include <string.h>
 
-/* A name out of a file as people may see it: control characters, characters that turn the direction of text, and bytes that
- * are no UTF-8 are escaped, and of a long one the middle is left out. */
+/* A name out of a file as people may see it: control characters, characters that turn the direction of text, and bytes
+ * that are no UTF-8 are escaped, and of a long one the middle is left out. */
 #define ORTRAIN_TEXT_MAX 120 /* bytes of the result, less the ellipsis */
 char *ortrain_text_quote (const char *text);
 char *ortrain_text_quote_within (const char *text, gsize max);

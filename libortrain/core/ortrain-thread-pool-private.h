@@ -5,8 +5,8 @@
 
 /* The pool that all kernels of the CPU run on. Work is cut into chunks of a size that the caller chooses, and threads
  * take chunks as they come; a kernel that combines per-chunk results in the order of the chunks therefore gives the
- * same bits at any number of threads, if its chunks depend on shapes alone. The calling thread takes part. Workers spin for some 200 us, then sleep. Calls do
- * not nest: a call from inside a chunk runs its range on the calling thread. */
+ * same bits at any number of threads, if its chunks depend on shapes alone. The calling thread takes part. Workers spin
+ * for some 200 us, then sleep. Calls do not nest: a call from inside a chunk runs its range on the calling thread. */
 typedef struct _OrtrainThreadPool OrtrainThreadPool;
 
 /* begin, end: the chunk's range of indices; worker: 0 ≤ worker < n_threads, for per-thread scratch memory */

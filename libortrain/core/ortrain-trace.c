@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Each span is one write, so that a process that is killed leaves complete ones; Chrome's format needs no end of the list. A
- * child of the process does not go on with its file. */
+/* Each span is one write, so that a process that is killed leaves complete ones; Chrome's format needs no end of the
+ * list. A child of the process does not go on with its file. */
 static GMutex lock; /* guards the following */
 static int file = -1;
 static pid_t owner;

@@ -4,10 +4,11 @@
 #include <gio/gio.h>
 
 /* How work that was asked for asynchronously gets a thread; kernels have a pool of their own (ortrain-thread-pool). The
- * pool of g_task_run_in_thread() is not used: it is shared with file access, grows slowly, and does not come back in the
- * child of a fork.
+ * pool of g_task_run_in_thread() is not used: it is shared with file access, grows slowly, and does not come back in
+ * the child of a fork.
  *
- * The functions return the task. Methods that users implement are dispatched to its context meanwhile (ortrain-dispatch).
+ * The functions return the task. Methods that users implement are dispatched to its context meanwhile
+ * (ortrain-dispatch).
  */
 
 /* A thread of an object's own, which runs tasks in their order. It is started with the first. */
@@ -20,7 +21,8 @@ gboolean ortrain_worker_run (OrtrainWorker *self, GTask *task, GTaskThreadFunc f
 void ortrain_worker_stop (OrtrainWorker *self);
 void ortrain_worker_free (OrtrainWorker *self); /* stops it */
 
-/* For tasks of no object that could have a worker: a thread each. If none can be started, the task returns the error. */
+/* For tasks of no object that could have a worker: a thread each. If none can be started, the task returns the error.
+ */
 void ortrain_task_run_in_thread (GTask *task, GTaskThreadFunc func);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainWorker, ortrain_worker_free)

@@ -137,19 +137,19 @@ ortrain_csv_format_class_init (OrtrainCsvFormatClass *klass)
   /**
    * OrtrainCsvFormat:separator: (getter get_separator) (setter set_separator)
    *
-   * The separator of the fields of a line: one ASCII character, such as `;` or a tabulator. With %NULL, the first line may
-   * name it, as in `sep=;`; otherwise it is the one of comma, semicolon, tabulator, vertical bar and, between numbers, space
-   * that fits the first lines best. Several spaces are one separator. If the separator is not a comma, numbers may have a
-   * decimal comma. The comma in `1,234` may also stand between thousands: it is a decimal comma if the separator is a
-   * semicolon or an earlier number had a decimal comma, and an error otherwise.
-   * Default: %NULL.
+   * The separator of the fields of a line: one ASCII character, such as `;` or a tabulator. With %NULL, the first line
+   * may name it, as in `sep=;`; otherwise it is the one of comma, semicolon, tabulator, vertical bar and, between
+   * numbers, space that fits the first lines best. Several spaces are one separator. If the separator is not a comma,
+   * numbers may have a decimal comma. The comma in `1,234` may also stand between thousands: it is a decimal comma if
+   * the separator is a semicolon or an earlier number had a decimal comma, and an error otherwise. Default: %NULL.
    */
   properties[PROP_SEPARATOR] = g_param_spec_string ("separator", NULL, NULL, NULL, flags);
   /**
    * OrtrainCsvFormat:comment: (getter get_comment) (setter set_comment)
    *
-   * The text that lines of comments begin with, such as `#`; these lines are skipped. With %NULL, only those lines before the
-   * first row are skipped that begin with `#` and have another number of fields than that row. Default: %NULL.
+   * The text that lines of comments begin with, such as `#`; these lines are skipped. With %NULL, only those lines
+   * before the first row are skipped that begin with `#` and have another number of fields than that row. Default:
+   * %NULL.
    */
   properties[PROP_COMMENT] = g_param_spec_string ("comment", NULL, NULL, NULL, flags);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);

@@ -623,14 +623,14 @@ parse (Reader *r, GError **error)
  * @format: which columns form which tensor; it keeps the classes that it finds for the files that are read after it
  * @error: return location for an error
  *
- * Creates a dataset from a table. Fields may be quoted with double quotes (RFC 4180); lines end with LF, CR or both. The
- * separator of the fields is [property@CsvFormat:separator]. The text is UTF-8, or, with a byte order mark, UTF-16; the file
- * may be a pipe. Lines of comments before the first row are skipped if they cannot be a row, others as
+ * Creates a dataset from a table. Fields may be quoted with double quotes (RFC 4180); lines end with LF, CR or both.
+ * The separator of the fields is [property@CsvFormat:separator]. The text is UTF-8, or, with a byte order mark, UTF-16;
+ * the file may be a pipe. Lines of comments before the first row are skipped if they cannot be a row, others as
  * [property@CsvFormat:comment] says.
  *
- * Errors are %ORTRAIN_DATA_ERROR_INVALID, with the line and the column, for a table that does not match @format, or for a
- * separator that is not allowed, %ORTRAIN_DATA_ERROR_EMPTY for one without rows, and those of [error@GLib.FileError] and
- * [error@TensorError].
+ * Errors are %ORTRAIN_DATA_ERROR_INVALID, with the line and the column, for a table that does not match @format, or for
+ * a separator that is not allowed, %ORTRAIN_DATA_ERROR_EMPTY for one without rows, and those of [error@GLib.FileError]
+ * and [error@TensorError].
  *
  * Returns: (transfer full) (type OrtrainTensorDataset): the dataset; %NULL on error
  */

@@ -203,8 +203,8 @@ ortrain_data_loader_class_init (OrtrainDataLoaderClass *klass)
   /**
    * OrtrainDataLoader:prefetch: (getter get_prefetch) (setter set_prefetch)
    *
-   * How many batches of the epoch are read ahead, on a thread of the loader's own, while the last one is in use. It takes
-   * the memory of as many batches, and changes neither their order nor their contents. A dataset of which
+   * How many batches of the epoch are read ahead, on a thread of the loader's own, while the last one is in use. It
+   * takes the memory of as many batches, and changes neither their order nor their contents. A dataset of which
    * [method@Dataset.is_thread_safe] is false is read by the caller's thread all the same. Default: 2, from 0 to 64.
    */
   properties[PROP_PREFETCH] = ortrain_field_uint ("prefetch", G_STRUCT_OFFSET (OrtrainDataLoader, prefetch), 0, 64, 2);

@@ -32,8 +32,8 @@
  * use [class@Resize] and a crop. Hidden files, files with other endings, and folders inside of those of the classes are
  * not looked at.
  *
- * Several threads may read items at once, while none changes the dataset. A library that was built without GdkPixbuf has
- * this class, but cannot read the pictures.
+ * Several threads may read items at once, while none changes the dataset. A library that was built without GdkPixbuf
+ * has this class, but cannot read the pictures.
  */
 
 typedef struct
@@ -352,9 +352,9 @@ ortrain_image_folder_init (OrtrainImageFolder *self)
  * give the classes of the training data to that for validation, which may lack some of them.
  *
  * Errors are %ORTRAIN_DATA_ERROR_EMPTY for a folder without folders, or one of a class without pictures,
- * %ORTRAIN_DATA_ERROR_MISMATCH for a folder that is not one of @classes, and where the two names are equal, and those of
- * [error@GLib.FileError]. Reading an item fails with %ORTRAIN_DATA_ERROR_INVALID for a broken picture, or one that is too
- * large.
+ * %ORTRAIN_DATA_ERROR_MISMATCH for a folder that is not one of @classes, and where the two names are equal, and those
+ * of [error@GLib.FileError]. Reading an item fails with %ORTRAIN_DATA_ERROR_INVALID for a broken picture, or one that
+ * is too large.
  *
  * Returns: (transfer full) (type OrtrainImageFolder): the dataset; %NULL on error
  */

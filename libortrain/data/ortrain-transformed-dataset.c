@@ -52,8 +52,8 @@ enum
 
 static GParamSpec *properties[N_PROPERTIES];
 
-/* The word that separates transforms from the other users of random numbers with the same seed; the place in the list is
- * added. */
+/* The word that separates transforms from the other users of random numbers with the same seed; the place in the list
+ * is added. */
 #define TRANSFORM_NODE 0x74726e00u
 
 static guint64

@@ -17,7 +17,8 @@ typedef struct
 /* The axis of the classes where none was given: the last one. */
 #define ORTRAIN_CLASS_AXIS_DEFAULT (-1)
 
-/* axis_given: if it is FALSE, labels that would fit another axis as well are an error. class_weights: may be NULL. kinds: the operators at the end of the model that the loss recognizes, see ortrain_scores_find(). */
+/* axis_given: if it is FALSE, labels that would fit another axis as well are an error. class_weights: may be NULL.
+ * kinds: the operators at the end of the model that the loss recognizes, see ortrain_scores_find(). */
 gboolean ortrain_class_loss_prepare (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue *output, gint axis,
                                      gboolean axis_given, OrtrainTensor *class_weights, guint kinds,
                                      OrtrainClassLoss *self, GError **error);

@@ -11,13 +11,14 @@
 gboolean ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *const *wanted, guint n_wanted,
                                  OrtrainValue **gradients, GError **error);
 
-/* The same from the gradients (seeds) of several outputs, in a graph where all nodes between have gradients: adds nodes, and no
- * outputs. gradients: [n_wanted], filled; NULL where the outputs do not depend on the value. */
+/* The same from the gradients (seeds) of several outputs, in a graph where all nodes between have gradients: adds
+ * nodes, and no outputs. gradients: [n_wanted], filled; NULL where the outputs do not depend on the value. */
 gboolean ortrain_gradient_accumulate (OrtrainGraph *graph, OrtrainValue *const *outputs, OrtrainValue *const *seeds,
                                       guint n, OrtrainValue *const *wanted, guint n_wanted, OrtrainValue **gradients,
                                       GError **error);
 
-/* A node between wanted values and losses that has no gradient, or none with respect to an input that must be a constant. */
+/* A node between wanted values and losses that has no gradient, or none with respect to an input that must be a
+ * constant. */
 typedef struct
 {
   OrtrainNode *node;

@@ -101,7 +101,8 @@ has_gradient (OrtrainNode *node)
                                                           : node->op != NULL && node->op->gradient != NULL;
 }
 
-/* The first active input of a node that its rule has no gradient of, though the output changes with it; -1 if there is no such input. */
+/* The first active input of a node that its rule has no gradient of, though the output changes with it; -1 if there is
+ * no such input. */
 static gint
 find_constant_input (const Activity *activity, const OrtrainNode *node)
 {
@@ -211,8 +212,8 @@ contribute (GHashTable *contributions, OrtrainValue *value, OrtrainValue *gradie
   g_ptr_array_add (list, gradient);
 }
 
-/* Adds the gradients of all nodes between active values, in the reverse order of the graph, which is sorted. New values get ids above the
- * arrays of `activity`, and are never looked up there. */
+/* Adds the gradients of all nodes between active values, in the reverse order of the graph, which is sorted. New values
+ * get ids above the arrays of `activity`, and are never looked up there. */
 static gboolean
 run_rules (OrtrainGraph *graph, const Activity *activity, GHashTable *contributions, GError **error)
 {

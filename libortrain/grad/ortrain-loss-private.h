@@ -3,8 +3,8 @@
 
 #include "grad/ortrain-loss-count-private.h"
 
-/* The sum of the weighted losses, with ROLE_LOSS; named "loss" where that name is free. counts: of OrtrainLossCount, or NULL:
- * the count of each loss is appended; values: or NULL: each loss, without its weight, is appended. */
+/* The sum of the weighted losses, with ROLE_LOSS; named "loss" where that name is free. counts: of OrtrainLossCount, or
+ * NULL: the count of each loss is appended; values: or NULL: each loss, without its weight, is appended. */
 OrtrainValue *ortrain_losses_add_to_graph (GListModel *losses, OrtrainGraph *graph, GPtrArray *counts,
                                            GPtrArray *values, GError **error);
 

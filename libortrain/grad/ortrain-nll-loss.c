@@ -137,9 +137,9 @@ ortrain_nll_loss_class_init (OrtrainNllLossClass *klass)
   /**
    * OrtrainNllLoss:axis: (getter get_axis) (setter set_axis)
    *
-   * The axis of the classes in the output, counted from the end if negative: 1 for scores [batch, classes, height, width],
-   * as in PyTorch. It must be set where labels would fit scores with the classes along axis 1 as well as along the last
-   * one. Default: -1.
+   * The axis of the classes in the output, counted from the end if negative: 1 for scores [batch, classes, height,
+   * width], as in PyTorch. It must be set where labels would fit scores with the classes along axis 1 as well as along
+   * the last one. Default: -1.
    */
   properties[PROP_AXIS] =
       ortrain_field_at (g_param_spec_int ("axis", NULL, NULL, G_MININT, G_MAXINT, -1,

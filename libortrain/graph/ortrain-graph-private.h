@@ -166,7 +166,7 @@ struct _OrtrainGraph
                            NULL */
   const char *gradients_kept; /* why gradients of parameters wait for the update phase; static, NULL: they do not */
   guint recompute_group_size; /* segments of the forward pass; the pass recompute-cheap keeps the values that are live
-                             * between them; 0: it chooses, and writes it here */
+                               * between them; 0: it chooses, and writes it here */
   gboolean spares_memory;     /* passes prefer less memory to less arithmetic */
   GHashTable *known_notes;    /* the notes, as a set; or NULL */
   guint n_contradicted;       /* contradicted declarations beyond the first few, which have a note */

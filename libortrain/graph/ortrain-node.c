@@ -56,8 +56,8 @@ ortrain_node_get_property (GObject *object, guint id, GValue *value, GParamSpec 
     }
 }
 
-/* Names of operators are shared by all nodes of a process. GLib (2.74 at least) hands out an interned string that another
- * thread is just giving back: both take this lock. */
+/* Names of operators are shared by all nodes of a process. GLib (2.74 at least) hands out an interned string that
+ * another thread is just giving back: both take this lock. */
 static GMutex names_lock;
 
 static char *

@@ -3,8 +3,8 @@
 
 #include "tensor/ortrain-tensor.h"
 
-/* The attributes of a node: a short list of named values, in file order. Operators and kernels both read it. A copy shares the
- * list until one of the two changes. */
+/* The attributes of a node: a short list of named values, in file order. Operators and kernels both read it. A copy
+ * shares the list until one of the two changes. */
 typedef enum
 {
   ORTRAIN_ATTRIBUTE_FLOAT = 1, /* the numbers are ONNX's AttributeProto.AttributeType */

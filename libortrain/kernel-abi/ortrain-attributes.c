@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Nodes have a handful of attributes: a plain array, searched from the front, is smaller and faster than a table. Copies
- * share it until one of them changes: graphs are copied for each plan. */
+/* Nodes have a handful of attributes: a plain array, searched from the front, is smaller and faster than a table.
+ * Copies share it until one of them changes: graphs are copied for each plan. */
 typedef struct
 {
   gatomicrefcount ref_count;

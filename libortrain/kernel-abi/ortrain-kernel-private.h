@@ -60,8 +60,9 @@ typedef struct
 typedef enum
 {
   ORTRAIN_FAULT_NONE,
-  ORTRAIN_FAULT_INDEX,  /* an index or a label is out of range: value, limit */
-  ORTRAIN_FAULT_NUMBER, /* a floating-point operand is out of range: position is the input, value the bits of a double */
+  ORTRAIN_FAULT_INDEX,   /* an index or a label is out of range: value, limit */
+  ORTRAIN_FAULT_NUMBER,  /* a floating-point operand is out of range: position is the input, value the bits of a double
+                          */
   ORTRAIN_FAULT_DIVIDE,  /* integer division by zero */
   ORTRAIN_FAULT_LIBRARY, /* a library call failed: value is its code */
   ORTRAIN_FAULT_GUARD,   /* the operand of a StepGuard is not as it has to be */

@@ -39,8 +39,8 @@ ortrain_kernel_find_floating_dtypes (const OrtrainOperand *operands, guint n)
   return set;
 }
 
-/* As OrtrainProviderClass.find_kernel. Where types differ, a kernel that says which of them it mixes goes before one that
- * does not say. */
+/* As OrtrainProviderClass.find_kernel. Where types differ, a kernel that says which of them it mixes goes before one
+ * that does not say. */
 static inline const OrtrainKernel *
 ortrain_kernel_index_find (GHashTable *index, const char *domain, const char *op_type, const OrtrainOperand *inputs,
                            guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)

@@ -325,8 +325,8 @@ ortrain_parameter_pairs_find (OrtrainGraph *graph, gint64 min_elements)
  * @self: a model
  *
  * Finds pairs of initializers with equal values, one perhaps transposed: parameters that a program stored twice, such
- * as a word embedding that is also the weight of the output. They become different in training unless they are tied, see
- * [method@TrainingOptions.tie]. Tensors of few elements, and those whose elements are all equal, are left out.
+ * as a word embedding that is also the weight of the output. They become different in training unless they are tied,
+ * see [method@TrainingOptions.tie]. Tensors of few elements, and those whose elements are all equal, are left out.
  *
  * Returns: (transfer full): a list of [class@ParameterPair], in the order of the file
  */

@@ -188,8 +188,8 @@ open_blob (int folder, guint n, const char *name, gboolean *is_missing)
   return found;
 }
 
-/* Opens a location whose last part is a link into the blobs. -1 with ELOOP: it is another link; with ENOENT: there is no such
- * blob. */
+/* Opens a location whose last part is a link into the blobs. -1 with ELOOP: it is another link; with ENOENT: there is
+ * no such blob. */
 static int
 open_in_cache (int directory, const char *location)
 {

@@ -12,7 +12,8 @@ typedef enum
   ORTRAIN_ORIGIN_CONSTANT,  /* the attribute of a Constant node */
   ORTRAIN_ORIGIN_IDENTITY,  /* an Identity node of `of`: an exporter merged tensors with equal values */
   ORTRAIN_ORIGIN_SEPARATED, /* an Identity node of `of`, an initializer that export wrote for this value alone */
-  ORTRAIN_ORIGIN_MERGED, /* stored as `of`, which nodes read instead, as an exporter merged equal values; or left out, as zeros */
+  ORTRAIN_ORIGIN_MERGED, /* stored as `of`, which nodes read instead, as an exporter merged equal values; or left out,
+                            as zeros */
 } OrtrainOriginKind;
 
 /* Where an exporter merged initializers that differ after training, each Identity node gets an initializer of its

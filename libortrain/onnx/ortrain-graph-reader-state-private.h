@@ -96,8 +96,8 @@ ortrain_reader_domain (const char *domain)
 }
 
 /* onnx/ortrain-name-table.c */
-/* The value that a name is defined for in this scope. In the model's own graph that is mostly the value of that name; not
- * one of those that functions add, though, which come after all others. */
+/* The value that a name is defined for in this scope. In the model's own graph that is mostly the value of that name;
+ * not one of those that functions add, though, which come after all others. */
 gboolean ortrain_name_table_find (const OrtrainNameTable *self, const char *name, OrtrainValue **value);
 OrtrainValue *ortrain_name_table_lookup (const OrtrainNameTable *self, const char *name); /* or NULL */
 /* The value that a name means here; a value of an outer graph is captured by one of the same name without a producer.
@@ -136,8 +136,8 @@ void ortrain_reader_read_placeholders (OrtrainReaderState *state);
 /* For a node of the outermost graph: an input that was another tensor of the program than the stored initializer gets a
  * value of its own. */
 void ortrain_reader_split_merged (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto, OrtrainNode *node);
-/* Does the same for nodes without a call, and adds zeros for the biases that are missing from nodes; called when the graph is
- * complete. */
+/* Does the same for nodes without a call, and adds zeros for the biases that are missing from nodes; called when the
+ * graph is complete. */
 gboolean ortrain_reader_finish_split (OrtrainReaderState *state, GError **error);
 
 /* onnx/ortrain-model-functions.c */

@@ -98,8 +98,8 @@ is_table_and_weight (OrtrainReaderState *state, const char *first, const char *s
 
 /* The initializer that an Identity node passes on while others read it too. Exporters write such a node for two things:
  * for parameters of their own that had equal values when the exporter ran, which are to be trained apart, and for one
- * parameter that a program hands on. The first stand at the beginning of the file; the second among the operators of the
- * program, or are a table and a weight. */
+ * parameter that a program hands on. The first stand at the beginning of the file; the second among the operators of
+ * the program, or are a table and a weight. */
 static OrtrainValue *
 merged_initializer (OrtrainReaderState *state, OrtrainNameTable *scope, const Ortrain__Ox__NodeProto *node, gsize index)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "onnx/ortrain-proto-arena-private.h"
 
-/* Large pieces, such as lists that protobuf-c keeps only while it reads a message, are given back when they are freed. */
+/* Large pieces, such as lists that protobuf-c keeps only while it reads a message, are given back when they are freed.
+ */
 #define CHUNK ((gsize) 64 << 10)
 #define LARGE ((gsize) 1 << 10)
 #define ALIGNMENT ((gsize) 8)

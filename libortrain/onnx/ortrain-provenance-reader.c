@@ -2,8 +2,8 @@
 /* The roles of initializers in the program that the file was exported from.
  *
  * PyTorch's newer exporter lists the parameters, buffers and constants of the program in the metadata of the graph. A
- * tensor that is not in the list was computed by the exporter: from a parameter, if the module that reads it has one that is
- * missing in the file, or if it is a parameter transposed.
+ * tensor that is not in the list was computed by the exporter: from a parameter, if the module that reads it has one
+ * that is missing in the file, or if it is a parameter transposed.
  *
  * In other files, names show it: modules have paths (`layer1.0.conv.weight`), exporters number the tensors that they
  * create (`val_12`, `onnx::MatMul_34`). Files without a path of a module say nothing. */
@@ -32,8 +32,8 @@ dup_stem (const char *name)
   return g_strndup (name, has_number ? (gsize) (digits - 1 - name) : (gsize) (end - name));
 }
 
-/* Whether the value is named after an operator that computes it from no other tensor, such as the zeros of a first state:
- * it was not made from a parameter. */
+/* Whether the value is named after an operator that computes it from no other tensor, such as the zeros of a first
+ * state: it was not made from a parameter. */
 static gboolean
 is_made_of_nothing (const char *name)
 {
@@ -257,8 +257,8 @@ find_computed_stems (OrtrainGraph *graph)
   return stems;
 }
 
-/* Whether PyTorch gives values such a name after an operator: one that the graph has, one of ONNX with the same name, or one that is
- * folded in any case. */
+/* Whether PyTorch gives values such a name after an operator: one that the graph has, one of ONNX with the same name,
+ * or one that is folded in any case. */
 static gboolean
 is_named_after_operator (const char *name, GHashTable *computed)
 {

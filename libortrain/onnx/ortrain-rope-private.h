@@ -4,8 +4,8 @@
 #include "core/ortrain-file-writer-private.h"
 #include "onnx/ortrain-wire-private.h"
 
-/* Bytes of a file that is to be written: a list of pieces of other memory and of a few bytes of its own, so that nothing
- * large is copied. Zeros are an empty one that holds nothing yet. */
+/* Bytes of a file that is to be written: a list of pieces of other memory and of a few bytes of its own, so that
+ * nothing large is copied. Zeros are an empty one that holds nothing yet. */
 typedef struct
 {
   GArray *pieces; /* of Piece */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Parameters that an exporter merged.
  *
- * PyTorch's newer exporter, when it optimizes, stores equal tensors once. The scales of fresh normalizations, all 1, and
- * fresh biases, all 0, become one initializer under the name of one of them. The file tells them apart: the metadata of
- * the graph lists the program's parameters with their placeholders, and the metadata of a node have the call that it was
- * made from: `layer_norm_1 = call_function[…](args = (%add, [6], %p_norm2_weight, %p_norm2_bias))`. Where such a node
- * reads `norm1.weight`, it means `norm2.weight`, which gets a value of its own here.
+ * PyTorch's newer exporter, when it optimizes, stores equal tensors once. The scales of fresh normalizations, all 1,
+ * and fresh biases, all 0, become one initializer under the name of one of them. The file tells them apart: the
+ * metadata of the graph lists the program's parameters with their placeholders, and the metadata of a node have the
+ * call that it was made from: `layer_norm_1 = call_function[…](args = (%add, [6], %p_norm2_weight, %p_norm2_bias))`.
+ * Where such a node reads `norm1.weight`, it means `norm2.weight`, which gets a value of its own here.
  *
  * A program that has one parameter under two names calls it by one of them everywhere. Older versions may not have done
  * so: a table of rows that are looked up stays one, unless it has a single value.
@@ -13,8 +13,8 @@
  * Nodes that the exporter made itself have no call: the module of the readers of their outputs tells which parameter of
  * that name they mean.
  *
- * It also leaves out the bias of a product or a convolution if all its elements are 0, as those of fresh layers often are:
- * the call still has it, and it is put back. */
+ * It also leaves out the bias of a product or a convolution if all its elements are 0, as those of fresh layers often
+ * are: the call still has it, and it is put back. */
 #include "onnx/ortrain-graph-reader-state-private.h"
 
 #include "core/ortrain-text-private.h"
@@ -113,7 +113,8 @@ get_kind (const char *path)
   return g_str_has_suffix (path, "bias") ? KIND_BIAS : g_str_has_suffix (path, "weight") ? KIND_WEIGHT : KIND_OTHER;
 }
 
-/* The input is called as another tensor of the program; `called` has those of the node's call that no other input is. */
+/* The input is called as another tensor of the program; `called` has those of the node's call that no other input is.
+ */
 static const char *
 choose (const OrtrainReaderState *state, const OrtrainValue *merged, const char *merged_name, const GPtrArray *called)
 {
@@ -370,8 +371,8 @@ ortrain_reader_split_merged (OrtrainReaderState *state, const Ortrain__Ox__NodeP
       const char *name = in_order ? called->pdata[k++] : choose (state, value, value->name, called);
       if (name == NULL || g_str_equal (name, value->name) || may_be_tied (state, value))
         continue;
-      /* An initializer of one node alone is not a merged one: a convolution reads its own weight, times the scale of the batch
-       * normalization whose call is noted. */
+      /* An initializer of one node alone is not a merged one: a convolution reads its own weight, times the scale of
+       * the batch normalization whose call is noted. */
       if (GPOINTER_TO_UINT (g_hash_table_lookup (state->uses, value->name)) > 1)
         split (state, node, i, value, name);
       if (!in_order)

@@ -30,7 +30,8 @@ gboolean ortrain_channels_last_view_output (OrtrainNode *node, guint index, cons
 /* Ready-made: the axis in the attribute `axis` of Concat and Split, all of whose operands are images. */
 gboolean ortrain_channels_last_find_joined (const OrtrainNode *node, guint32 *inputs, guint32 *outputs);
 gboolean ortrain_channels_last_put_joined (OrtrainNode *node, GError **error);
-/* … an image, and the shape of the result in input 1, which is an image too, or has no dimension of an image but one, … */
+/* … an image, and the shape of the result in input 1, which is an image too, or has no dimension of an image but one, …
+ */
 gboolean ortrain_channels_last_find_broadcast (const OrtrainNode *node, guint32 *inputs, guint32 *outputs);
 gboolean ortrain_channels_last_put_broadcast (OrtrainNode *node, GError **error);
 /* … and a Transpose: of an image to channels last, which reads one, or of any value, which writes one. */

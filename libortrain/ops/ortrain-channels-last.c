@@ -134,7 +134,8 @@ ortrain_channels_last_put_joined (OrtrainNode *node, GError **error)
   return TRUE;
 }
 
-/* A value of fewer dimensions that is the same memory in both layouts, as an image. dims: [ORTRAIN_IMAGE_RANK], filled */
+/* A value of fewer dimensions that is the same memory in both layouts, as an image. dims: [ORTRAIN_IMAGE_RANK], filled
+ */
 static gboolean
 is_small (const OrtrainValue *value, gint64 *dims)
 {

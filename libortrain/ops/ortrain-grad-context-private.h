@@ -18,9 +18,9 @@ struct _OrtrainGradContext
   GError *error; /* of the first invalid node that the rule wrote; later nodes are not inferred */
 };
 
-/* Runs the rule of ctx->node, and checks its result: the nodes that it wrote are valid, it has read the gradient of each
- * output that has one, and every wanted gradient exists, with the type and, as far as they are known, the sizes of its input.
- * Otherwise an error names the forward node. */
+/* Runs the rule of ctx->node, and checks its result: the nodes that it wrote are valid, it has read the gradient of
+ * each output that has one, and every wanted gradient exists, with the type and, as far as they are known, the sizes of
+ * its input. Otherwise an error names the forward node. */
 gboolean ortrain_grad_run (OrtrainGradContext *ctx, GError **error);
 
 #define ortrain_grad_input(ctx, i) ortrain_node_input ((ctx)->node, i)

@@ -76,8 +76,8 @@ note_readers (const OrtrainValue *value, guint depth, Range *range)
  * @greatest: (out): the greatest integer, which may be the same
  *
  * Suggests elements for an input of which nothing else is known, for instance to time a model. Where the model looks
- * entries of a table up at them, they are all the indices into the smallest table. Else they are the number that the model
- * compares them with, which chooses the branch of an If that is taken, or 1.
+ * entries of a table up at them, they are all the indices into the smallest table. Else they are the number that the
+ * model compares them with, which chooses the branch of an If that is taken, or 1.
  */
 void
 ortrain_value_suggest_integers (OrtrainValue *self, gint64 *least, gint64 *greatest)

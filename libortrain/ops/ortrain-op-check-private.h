@@ -3,7 +3,8 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* Checks of a node, whose row is bound, against the fields of its row. All errors are of GraphError and name the node. */
+/* Checks of a node, whose row is bound, against the fields of its row. All errors are of GraphError and name the node.
+ */
 
 /* The numbers of inputs and outputs. */
 gboolean ortrain_op_check_arity (OrtrainNode *node, GError **error);

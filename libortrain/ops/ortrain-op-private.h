@@ -134,7 +134,8 @@ typedef enum
 /* What an operator of our own computes in addition to the operator that names it in `fused_as`. */
 typedef enum
 {
-  ORTRAIN_FUSION_ROW_SUMS, /* of a product: with input 0 transposed, and the sums of the rows of one operand as output 1 */
+  ORTRAIN_FUSION_ROW_SUMS, /* of a product: with input 0 transposed, and the sums of the rows of one operand as output 1
+                            */
   ORTRAIN_FUSION_BIAS,     /* of a product: plus a vector */
   ORTRAIN_FUSION_BIAS_AND_GELU, /* of a product: plus a vector, then Gelu with tanh; output 1 is the operand of Gelu */
   ORTRAIN_FUSION_GELU_GRADIENT, /* of a product: the gradient of Gelu with tanh of it and a value of as many elements */
@@ -142,9 +143,10 @@ typedef enum
   ORTRAIN_FUSION_SUM_BEFORE,     /* input 0 is a sum: its other term is the last input, the sum the last output */
   ORTRAIN_FUSION_SUM_AFTER,      /* output 0 plus the last input */
   ORTRAIN_FUSION_PACKED, /* inputs 0 to 2 are parts of one value, [batch, length, 3, heads, width], which it reads */
-  ORTRAIN_FUSION_RELU_GRADIENT, /* of a gradient: input 0 is first multiplied by that of Relu; the bias is the last input */
-  ORTRAIN_FUSION_CHANNELS_LAST, /* the same with channels last, on devices that have a kernel for it. None: any device that
-                                 * computes this one also computes the nodes that put_channels_last () writes */
+  ORTRAIN_FUSION_RELU_GRADIENT, /* of a gradient: input 0 is first multiplied by that of Relu; the bias is the last
+                                   input */
+  ORTRAIN_FUSION_CHANNELS_LAST, /* the same with channels last, on devices that have a kernel for it. None: any device
+                                 * that computes this one also computes the nodes that put_channels_last () writes */
   ORTRAIN_N_FUSIONS,
 } OrtrainFusion;
 
@@ -161,8 +163,8 @@ struct _OrtrainOpDef
   guint32 flags;          /* OrtrainOpFlags */
   guint32 shape_inputs;   /* bit i: the elements of input i decide shapes, and are needed when a plan is created */
   guint32
-      no_grad_inputs; /* bit i: no gradient flows into input i (indices, axes, shapes, conditions). Where a trained value
-                             reaches one of a floating type, that is an error, unless zero_grad_inputs has it, too */
+      no_grad_inputs; /* bit i: no gradient flows into input i (indices, axes, shapes, conditions). Where a trained
+                         value reaches one of a floating type, that is an error, unless zero_grad_inputs has it, too */
   OrtrainInferFunc infer;
   OrtrainGradientFunc gradient; /* NULL with NO_GRADIENT: none is needed; NULL without: not differentiable */
   OrtrainUpgradeFunc upgrade;   /* NULL: the form never changed */
@@ -172,13 +174,12 @@ struct _OrtrainOpDef
   const char *types;
   OrtrainScores scores;
   /* Requirements on operands, in addition to their types. Bit i: input i … */
-  guint32 vector_inputs;   /* … has rank 1 (or 0, as exporters write a single number) */
-  guint32 scalar_inputs;   /* … has one element */
-  guint32 shaped_inputs;   /* … has the shape of input 0 */
-  guint32 optional_inputs; /* … may be left out before others; those from min_inputs on may anyway */
-  guint32
-      zero_grad_inputs; /* … changes the output not at all, or only in steps: its gradient is zero by definition, though
-                               it is of a floating type */
+  guint32 vector_inputs;    /* … has rank 1 (or 0, as exporters write a single number) */
+  guint32 scalar_inputs;    /* … has one element */
+  guint32 shaped_inputs;    /* … has the shape of input 0 */
+  guint32 optional_inputs;  /* … may be left out before others; those from min_inputs on may anyway */
+  guint32 zero_grad_inputs; /* … changes the output not at all, or only in steps: its gradient is zero by definition,
+                               though it is of a floating type */
   guint32 open_inputs;      /* … is a mask, which may be left out where all its elements are true, or zero */
   guint32 broadcast_inputs; /* … is broadcast to a shape that it takes no part in: it may have fewer elements where they
                                 are the same. Element-wise rows need not say */
@@ -224,15 +225,16 @@ struct _OrtrainOpDef
    * end); or does nothing. NULL: there is no such node. */
   gboolean (*split) (OrtrainNode *node, OrtrainNode *before, GError **error);
 
-  /* Layouts. Fills bits of the inputs and outputs of a node that are [batch, channels, height, width], and may have their
-   * channels last instead; FALSE: this node cannot. NULL: none can. Element-wise rows need not say. Shapes are numbers. */
+  /* Layouts. Fills bits of the inputs and outputs of a node that are [batch, channels, height, width], and may have
+   * their channels last instead; FALSE: this node cannot. NULL: none can. Element-wise rows need not say. Shapes are
+   * numbers. */
   gboolean (*find_images) (const OrtrainNode *node, guint32 *inputs, guint32 *outputs);
   /* Rewrites a node whose images have become [batch, height, width, channels]. */
   gboolean (*put_channels_last) (OrtrainNode *node, GError **error);
 
   /* Layers that compute something else while training. */
   guint32 statistic_inputs; /* bit i: input i is a running statistic. In training form, its k-th one's next contents are
-                               * output 1 + k */
+                             * output 1 + k */
   const char *training_form;  /* the row (ORTRAIN_DOMAIN) that stands for this one in a training step */
   const char *inference_form; /* the row (domain "") that this one is the training form of */
   guint training_input;       /* the input that says whether the layer trains; 0: none does */

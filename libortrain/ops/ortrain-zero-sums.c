@@ -275,8 +275,8 @@ ortrain_zero_sums_attention_grad (OrtrainZeroSums *sums, OrtrainNode *node)
     set (sums, dk, (ortrain_attributes_get_int (node->attributes, "packed", 0) & 2) ? 1u << 1 : 1u << 2, FALSE);
 }
 
-/* [batch, length, 3, heads, width], of which the keys' part is the second: no set of axes says that. Whoever takes the parts
- * apart looks for this function. */
+/* [batch, length, 3, heads, width], of which the keys' part is the second: no set of axes says that. Whoever takes the
+ * parts apart looks for this function. */
 void
 ortrain_zero_sums_packed_attention_grad (OrtrainZeroSums *sums, OrtrainNode *node)
 {
@@ -430,8 +430,8 @@ ortrain_zero_sums_add (OrtrainZeroSums *sums, OrtrainNode *node)
     set (sums, y, first.axes, first.zero && second.zero);
 }
 
-/* Where (mask, 0, gradient of a softmax), where the softmax itself had something like minus infinity in those places: it
- * gave nothing there, and its gradient is nothing, so that leaving it out changes no sum. A row that is masked as a
+/* Where (mask, 0, gradient of a softmax), where the softmax itself had something like minus infinity in those places:
+ * it gave nothing there, and its gradient is nothing, so that leaving it out changes no sum. A row that is masked as a
  * whole is left out as a whole. */
 static gboolean
 leaves_out_nothing (const OrtrainNode *where)

@@ -28,7 +28,8 @@
  * ```
  *
  * The state of a parameter is `exp_avg`, m, and `exp_avg_sq`, v, of its shape; float64 for parameters of float64, else
- * float32, or both in blocks of 8 bits with [property@Optimizer:state-precision]. It is the optimizer of options that name none.
+ * float32, or both in blocks of 8 bits with [property@Optimizer:state-precision]. It is the optimizer of options that
+ * name none.
  */
 
 struct _OrtrainAdamW

@@ -11,8 +11,8 @@
 /**
  * OrtrainEpochSchedule:
  *
- * Another schedule, whose steps are epochs: the factor is the same for all updates of an epoch, as with PyTorch's schedulers
- * whose `step ()` is called once an epoch. With n [property@EpochSchedule:updates-per-epoch]:
+ * Another schedule, whose steps are epochs: the factor is the same for all updates of an epoch, as with PyTorch's
+ * schedulers whose `step ()` is called once an epoch. With n [property@EpochSchedule:updates-per-epoch]:
  *
  *     f(t) = f_schedule (⌊t / n⌋)
  *
@@ -22,8 +22,9 @@
  * print(schedule.evaluate(29 * 500)[1], schedule.evaluate(30 * 500)[1])       # 1, 0.1
  * ```
  *
- * A [class@Trainer] says how many updates an epoch has; in a loop of your own, set it. Where it changes, as in a training
- * that is resumed with another batch size, epochs are counted on from where they are. Checkpoints have that, too.
+ * A [class@Trainer] says how many updates an epoch has; in a loop of your own, set it. Where it changes, as in a
+ * training that is resumed with another batch size, epochs are counted on from where they are. Checkpoints have that,
+ * too.
  */
 
 struct _OrtrainEpochSchedule

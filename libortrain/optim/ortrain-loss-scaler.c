@@ -17,10 +17,10 @@
  *                   if tolerated < hysteresis - 1:  tolerated ← tolerated + 1
  *                   else:  s ← max (minimum-scale, s · backoff-factor)
  *
- * (Micikevicius et al., Mixed Precision Training, 2018; the hysteresis is that of DeepSpeed, where `consecutive_hysteresis`
- * is false.) An update that is left out is told by
- * [signal@TrainingSession::overflow], and advances neither schedules nor [property@TrainingSession:step]. The scale and
- * its counters are on the device, and in checkpoints.
+ * (Micikevicius et al., Mixed Precision Training, 2018; the hysteresis is that of DeepSpeed, where
+ * `consecutive_hysteresis` is false.) An update that is left out is told by [signal@TrainingSession::overflow], and
+ * advances neither schedules nor [property@TrainingSession:step]. The scale and its counters are on the device, and in
+ * checkpoints.
  *
  * ```python
  * scaler = Ortrain.LossScaler(initial_scale=1024, growth_interval=500)
@@ -104,8 +104,8 @@ ortrain_loss_scaler_class_init (OrtrainLossScalerClass *klass)
   /**
    * OrtrainLossScaler:hysteresis: (getter get_hysteresis) (setter set_hysteresis)
    *
-   * The number of the overflow, counted since the scale has last grown, at which the scale begins to fall. The overflows
-   * before it skip their updates and keep the scale. Default: 1, at least 1.
+   * The number of the overflow, counted since the scale has last grown, at which the scale begins to fall. The
+   * overflows before it skip their updates and keep the scale. Default: 1, at least 1.
    */
   properties[PROP_HYSTERESIS] =
       ortrain_field_uint ("hysteresis", G_STRUCT_OFFSET (OrtrainLossScaler, hysteresis), 1, G_MAXINT, 1);

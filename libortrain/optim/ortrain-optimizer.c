@@ -148,12 +148,13 @@ ortrain_optimizer_class_init (OrtrainOptimizerClass *klass)
   /**
    * OrtrainOptimizer:state-precision: (getter get_state_precision) (setter set_state_precision)
    *
-   * How the state, such as moments, is kept. With %ORTRAIN_STATE_PRECISION_INT8 a number takes 8 bits, and each block of
-   * 128 numbers a float32 by which they are scaled: 1.03 bytes a number instead of 4. The numbers are rounded after each
-   * update, so training has other numerics: after 300 steps, losses of three small models were within 0.02 of those with
-   * float32, and within 0.18 when the batches came in another order; `doc/memory.md` has all of them. Parameters of fewer than 4,096
-   * elements, and those of float64, keep their state as it is without this option; [method@TrainingSession.get_notes] says
-   * which. The formats are those of Dettmers et al., "8-bit Optimizers via Block-wise Quantization" (arXiv:2110.02861).
+   * How the state, such as moments, is kept. With %ORTRAIN_STATE_PRECISION_INT8 a number takes 8 bits, and each block
+   * of 128 numbers a float32 by which they are scaled: 1.03 bytes a number instead of 4. The numbers are rounded after
+   * each update, so training has other numerics: after 300 steps, losses of three small models were within 0.02 of
+   * those with float32, and within 0.18 when the batches came in another order; `doc/memory.md` has all of them.
+   * Parameters of fewer than 4,096 elements, and those of float64, keep their state as it is without this option;
+   * [method@TrainingSession.get_notes] says which. The formats are those of Dettmers et al., "8-bit Optimizers via
+   * Block-wise Quantization" (arXiv:2110.02861).
    *
    * It counts when a session is created. [class@Sgd], [class@Adam], [class@AdamW] and [class@Lamb] take it. With
    * [class@Adagrad], whose sums only grow and would stop growing in 8 bits, and with optimizers that are not the

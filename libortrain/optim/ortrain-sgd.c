@@ -26,8 +26,8 @@
  * ```
  *
  * The state of a parameter is `momentum_buffer`, v, of its shape; float64 for parameters of float64, else float32,
- * or blocks of 8 bits with [property@Optimizer:state-precision]. A session keeps it only if [property@Sgd:momentum] was not 0 when the session was created: setting it later fails with
- * %ORTRAIN_SESSION_ERROR_STATE at the next update.
+ * or blocks of 8 bits with [property@Optimizer:state-precision]. A session keeps it only if [property@Sgd:momentum] was
+ * not 0 when the session was created: setting it later fails with %ORTRAIN_SESSION_ERROR_STATE at the next update.
  */
 
 struct _OrtrainSgd

@@ -32,9 +32,9 @@ const OrtrainStateForm *ortrain_update_set_get_state_form (OrtrainUpdateSet *sel
 double ortrain_update_set_get_initial_state (OrtrainUpdateSet *self,
                                              guint state); /* of all its elements; of blocks 0 */
 
-/* The scalars of the next update (kernel-abi/ortrain-update-scalars-private.h), as the optimizer's properties are now. step
- * counts from 1; factor: of the schedule, on the learning rate. NULL when the optimizer has become one that the states
- * are not there for. */
+/* The scalars of the next update (kernel-abi/ortrain-update-scalars-private.h), as the optimizer's properties are now.
+ * step counts from 1; factor: of the schedule, on the learning rate. NULL when the optimizer has become one that the
+ * states are not there for. */
 const double *ortrain_update_set_fill_scalars (OrtrainUpdateSet *self, guint64 step, double factor,
                                                double gradient_scale, double max_norm, GError **error);
 gsize ortrain_update_set_get_n_scalars (OrtrainUpdateSet *self);

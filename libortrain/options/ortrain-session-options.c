@@ -23,7 +23,8 @@
  * ```
  *
  * New options take their values from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
- * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OPTIMIZE`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_MEMORY_PATTERN`, `ORTRAIN_ARENA_CONFIG`, `ORTRAIN_PROVIDER`, `ORTRAIN_DEVICE_INDEX` or `ORTRAIN_MAX_PLANS`;
+ * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OPTIMIZE`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_MEMORY_PATTERN`,
+ * `ORTRAIN_ARENA_CONFIG`, `ORTRAIN_PROVIDER`, `ORTRAIN_DEVICE_INDEX` or `ORTRAIN_MAX_PLANS`;
  * [method@SessionOptions.load_file] reads them from a JSON file. A session reads them when it is created; later changes
  * do not affect it. One thread at a time may use options.
  */
@@ -120,8 +121,8 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    * OrtrainSessionOptions:device-index: (getter get_device_index) (setter set_device_index)
    *
    * Which device of the provider the session runs on, where there are several: its number, from 0, the
-   * [property@Device:index]. The name of a device, such as `cuda:1`, as the [property@SessionOptions:provider] says the same. A
-   * number that no device has is %ORTRAIN_DEVICE_ERROR_UNAVAILABLE. Default: 0, from 0 to 4095.
+   * [property@Device:index]. The name of a device, such as `cuda:1`, as the [property@SessionOptions:provider] says the
+   * same. A number that no device has is %ORTRAIN_DEVICE_ERROR_UNAVAILABLE. Default: 0, from 0 to 4095.
    *
    * Since: 1.0
    */
@@ -147,8 +148,8 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    * OrtrainSessionOptions:precision: (getter get_precision) (setter set_precision)
    *
    * The type in which the model is computed. With %ORTRAIN_PRECISION_BF16 or %ORTRAIN_PRECISION_FP16, operators run in
-   * 16 bits where that does no harm, from copies of the weights in that type, and sums, statistics of normalisations and
-   * softmax stay in float32. Inputs and outputs are as with float32. Default: %ORTRAIN_PRECISION_F32.
+   * 16 bits where that does no harm, from copies of the weights in that type, and sums, statistics of normalisations
+   * and softmax stay in float32. Inputs and outputs are as with float32. Default: %ORTRAIN_PRECISION_F32.
    */
   ortrain_session_options_properties[PROP_PRECISION] = ortrain_field_enum (
       "precision", G_STRUCT_OFFSET (OrtrainSessionOptions, precision), ORTRAIN_TYPE_PRECISION, ORTRAIN_PRECISION_F32);
@@ -170,7 +171,8 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
   ortrain_session_options_properties[PROP_MEMORY_BUDGET] =
       ortrain_field_bytes ("memory-budget", G_STRUCT_OFFSET (OrtrainSessionOptions, memory_budget));
   /**
-   * OrtrainSessionOptions:cudnn-conv-algo-search: (getter get_cudnn_conv_algo_search) (setter set_cudnn_conv_algo_search)
+   * OrtrainSessionOptions:cudnn-conv-algo-search: (getter get_cudnn_conv_algo_search) (setter
+   * set_cudnn_conv_algo_search)
    *
    * How the algorithm of a convolution is chosen where cuDNN computes it; other devices ignore it. An exhaustive search
    * measures, so that another algorithm, with other rounding, may be chosen in another run. Default:
@@ -190,10 +192,10 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
   /**
    * OrtrainSessionOptions:memory-pattern: (getter get_memory_pattern) (setter set_memory_pattern)
    *
-   * Whether the values of a step lie in one block of memory, as the plan has packed them, which is taken once. Without it,
-   * they are allocated from an [class@Arena], by their lifetimes alone, and given back to it: nothing is packed when other
-   * shapes come, which costs less time, and as a rule more memory. It is for sessions whose shapes change all the time. The
-   * results are the same bits. Default: %TRUE.
+   * Whether the values of a step lie in one block of memory, as the plan has packed them, which is taken once. Without
+   * it, they are allocated from an [class@Arena], by their lifetimes alone, and given back to it: nothing is packed
+   * when other shapes come, which costs less time, and as a rule more memory. It is for sessions whose shapes change
+   * all the time. The results are the same bits. Default: %TRUE.
    */
   ortrain_session_options_properties[PROP_MEMORY_PATTERN] =
       ortrain_field_boolean ("memory-pattern", G_STRUCT_OFFSET (OrtrainSessionOptions, memory_pattern), TRUE);
@@ -274,8 +276,8 @@ ortrain_session_options_new_from_file (const char *path, GError **error)
  * @path: (type filename): a JSON file
  * @error: return location for a #GError
  *
- * Reads a JSON object whose members have the names of the ortrain_session_options_properties, for instance `{"threads": 2, "deterministic":
- * true}`. If anything in it is wrong, nothing is changed.
+ * Reads a JSON object whose members have the names of the ortrain_session_options_properties, for instance `{"threads":
+ * 2, "deterministic": true}`. If anything in it is wrong, nothing is changed.
  *
  * Returns: %FALSE with %ORTRAIN_SESSION_ERROR_OPTION or an error of [error@GLib.FileError]
  */

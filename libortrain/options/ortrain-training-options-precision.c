@@ -100,8 +100,8 @@ ortrain_training_options_get_loss_scaler (OrtrainTrainingOptions *self)
  * @self: options
  * @loss_scaler: (nullable): a scaler; %NULL for the default
  *
- * Sets how the loss is multiplied before the backward pass, so that gradients of 16 bits do not vanish. It is read when a
- * session is created.
+ * Sets how the loss is multiplied before the backward pass, so that gradients of 16 bits do not vanish. It is read when
+ * a session is created.
  */
 void
 ortrain_training_options_set_loss_scaler (OrtrainTrainingOptions *self, OrtrainLossScaler *loss_scaler)

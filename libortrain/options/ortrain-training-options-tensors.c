@@ -92,8 +92,8 @@ ortrain_training_options_set_frozen (OrtrainTrainingOptions *self, const char *c
  * ortrain_training_options_get_trainable_statistics: (get-property trainable-statistics)
  * @self: options
  *
- * Gets the layers whose running statistics are trained although they would be kept otherwise, as names or glob patterns; %NULL
- * for none.
+ * Gets the layers whose running statistics are trained although they would be kept otherwise, as names or glob
+ * patterns; %NULL for none.
  *
  * Returns: (transfer none) (nullable) (array zero-terminated=1): the patterns
  */
@@ -111,12 +111,12 @@ ortrain_training_options_get_trainable_statistics (OrtrainTrainingOptions *self)
  * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for
  * none
  *
- * Sets the layers whose running statistics are trained although they would be kept otherwise: because all parameters of the
- * layer are frozen, or because [property@TrainingOptions:batch-norm] is %ORTRAIN_BATCH_NORM_MODE_FROZEN.
+ * Sets the layers whose running statistics are trained although they would be kept otherwise: because all parameters of
+ * the layer are frozen, or because [property@TrainingOptions:batch-norm] is %ORTRAIN_BATCH_NORM_MODE_FROZEN.
  *
- * Patterns match the names, the scoped names (`encoder.bn1.running_mean`) or the module (`encoder.bn1`) of the tensors of a
- * layer, or the name of the layer; `*` stands for all of them. A pattern that fits no layer with running statistics is an
- * error when a session is created.
+ * Patterns match the names, the scoped names (`encoder.bn1.running_mean`) or the module (`encoder.bn1`) of the tensors
+ * of a layer, or the name of the layer; `*` stands for all of them. A pattern that fits no layer with running
+ * statistics is an error when a session is created.
  */
 void
 ortrain_training_options_set_trainable_statistics (OrtrainTrainingOptions *self, const char *const *patterns)
@@ -148,8 +148,9 @@ ortrain_training_options_get_frozen_statistics (OrtrainTrainingOptions *self)
  * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for
  * none
  *
- * Sets the layers whose running statistics are kept, by patterns as in [method@TrainingOptions.set_trainable_statistics]: these
- * layers normalize by the stored statistics, whether or not their parameters are trained.
+ * Sets the layers whose running statistics are kept, by patterns as in
+ * [method@TrainingOptions.set_trainable_statistics]: these layers normalize by the stored statistics, whether or not
+ * their parameters are trained.
  */
 void
 ortrain_training_options_set_frozen_statistics (OrtrainTrainingOptions *self, const char *const *patterns)
@@ -181,14 +182,15 @@ ortrain_training_options_get_stop_gradient (OrtrainTrainingOptions *self)
  * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for
  * none
  *
- * Sets the values through which no gradient flows. All nodes that read such a value treat it as a constant in the backward
- * pass, as after PyTorch's `detach ()` and in `no_grad ()`, of which a file usually has no trace. Outputs do not change, in
- * training and in the exported file.
+ * Sets the values through which no gradient flows. All nodes that read such a value treat it as a constant in the
+ * backward pass, as after PyTorch's `detach ()` and in `no_grad ()`, of which a file usually has no trace. Outputs do
+ * not change, in training and in the exported file.
  *
- * Patterns match the name of a value (`linear_1`, `/encoder/Relu_output_0`), of the node that computes it, or the path of the
- * module of that node (`encoder.layer.0`), which stops the gradient at each value of the module. Parameters that get no
- * gradient because of it are not trained; [method@TrainingSession.get_notes] names them. Values that PyTorch's newer exporter
- * (dynamo) marks as detached are stopped without a pattern. An empty pattern is an error. A pattern that fits no value that the model computes and reads is an error when a session is created.
+ * Patterns match the name of a value (`linear_1`, `/encoder/Relu_output_0`), of the node that computes it, or the path
+ * of the module of that node (`encoder.layer.0`), which stops the gradient at each value of the module. Parameters that
+ * get no gradient because of it are not trained; [method@TrainingSession.get_notes] names them. Values that PyTorch's
+ * newer exporter (dynamo) marks as detached are stopped without a pattern. An empty pattern is an error. A pattern that
+ * fits no value that the model computes and reads is an error when a session is created.
  */
 void
 ortrain_training_options_set_stop_gradient (OrtrainTrainingOptions *self, const char *const *patterns)

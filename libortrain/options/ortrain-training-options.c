@@ -156,10 +156,11 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:batch-norm: (getter get_batch_norm) (setter set_batch_norm)
    *
-   * Whether batch normalization trains with the statistics of the batch, which update the stored ones, or with the stored
-   * ones. In the first case, a layer whose parameters are all frozen still keeps its statistics, and so does a layer without
-   * parameters if nothing before it is trained: it is computed as in evaluation, and exported unchanged. [method@TrainingOptions.set_trainable_statistics]
-   * and [method@TrainingOptions.set_frozen_statistics] choose layers by name. Default: %ORTRAIN_BATCH_NORM_MODE_TRAIN.
+   * Whether batch normalization trains with the statistics of the batch, which update the stored ones, or with the
+   * stored ones. In the first case, a layer whose parameters are all frozen still keeps its statistics, and so does a
+   * layer without parameters if nothing before it is trained: it is computed as in evaluation, and exported unchanged.
+   * [method@TrainingOptions.set_trainable_statistics] and [method@TrainingOptions.set_frozen_statistics] choose layers
+   * by name. Default: %ORTRAIN_BATCH_NORM_MODE_TRAIN.
    */
   properties[PROP_BATCH_NORM] = ortrain_field_enum ("batch-norm", G_STRUCT_OFFSET (OrtrainTrainingOptions, batch_norm),
                                                     ORTRAIN_TYPE_BATCH_NORM_MODE, ORTRAIN_BATCH_NORM_MODE_TRAIN);
@@ -227,8 +228,8 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * OrtrainTrainingOptions:device-index: (getter get_device_index) (setter set_device_index)
    *
    * Which device of the provider the session runs on, where there are several: its number, from 0, the
-   * [property@Device:index]. The name of a device, such as `cuda:1`, as the [property@TrainingOptions:provider] says the same. A
-   * number that no device has is %ORTRAIN_DEVICE_ERROR_UNAVAILABLE. Default: 0, from 0 to 4095.
+   * [property@Device:index]. The name of a device, such as `cuda:1`, as the [property@TrainingOptions:provider] says
+   * the same. A number that no device has is %ORTRAIN_DEVICE_ERROR_UNAVAILABLE. Default: 0, from 0 to 4095.
    *
    * Since: 1.0
    */
@@ -293,10 +294,10 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:memory-pattern: (getter get_memory_pattern) (setter set_memory_pattern)
    *
-   * Whether the values of a step lie in one block of memory, as the plan has packed them, which is taken once. Without it,
-   * they are allocated from an [class@Arena], by their lifetimes alone, and given back to it: nothing is packed when other
-   * shapes come, which costs less time, and as a rule more memory. It is for sessions whose shapes change all the time. The
-   * results are the same bits. Default: %TRUE.
+   * Whether the values of a step lie in one block of memory, as the plan has packed them, which is taken once. Without
+   * it, they are allocated from an [class@Arena], by their lifetimes alone, and given back to it: nothing is packed
+   * when other shapes come, which costs less time, and as a rule more memory. It is for sessions whose shapes change
+   * all the time. The results are the same bits. Default: %TRUE.
    */
   ortrain_training_options_properties[PROP_MEMORY_PATTERN] =
       ortrain_field_boolean ("memory-pattern", G_STRUCT_OFFSET (OrtrainTrainingOptions, memory_pattern), TRUE);
@@ -314,7 +315,8 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   ortrain_training_options_properties[PROP_ARENA_CONFIG] =
       ortrain_field_string ("arena-config", G_STRUCT_OFFSET (OrtrainTrainingOptions, arena_config));
   /**
-   * OrtrainTrainingOptions:cudnn-conv-algo-search: (getter get_cudnn_conv_algo_search) (setter set_cudnn_conv_algo_search)
+   * OrtrainTrainingOptions:cudnn-conv-algo-search: (getter get_cudnn_conv_algo_search) (setter
+   * set_cudnn_conv_algo_search)
    *
    * How the algorithm of a convolution is chosen where cuDNN computes it; other devices ignore it. An exhaustive search
    * measures, so that another algorithm, with other rounding, may be chosen in another run. Default:
@@ -397,9 +399,9 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * OrtrainTrainingOptions:master-weights: (getter get_master_weights) (setter set_master_weights)
    *
    * Whether parameters are kept in float32 where operators read them in 16 bits. Without, parameters in bfloat16 are
-   * all there is, and an update rounds them stochastically, up or down with a probability by the distance, so that small
-   * updates are not lost: 4 bytes less for each of them, and other numbers. Only with %ORTRAIN_PRECISION_BF16, and with
-   * files whose parameters are bfloat16. Default: %TRUE.
+   * all there is, and an update rounds them stochastically, up or down with a probability by the distance, so that
+   * small updates are not lost: 4 bytes less for each of them, and other numbers. Only with %ORTRAIN_PRECISION_BF16,
+   * and with files whose parameters are bfloat16. Default: %TRUE.
    */
   properties[PROP_MASTER_WEIGHTS] =
       ortrain_field_boolean ("master-weights", G_STRUCT_OFFSET (OrtrainTrainingOptions, master_weights), TRUE);
@@ -441,8 +443,8 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:trainable-statistics: (getter get_trainable_statistics) (setter set_trainable_statistics)
    *
-   * The layers whose running statistics are trained although they would be kept otherwise, as names or glob patterns, see
-   * [method@TrainingOptions.set_trainable_statistics]. Default: %NULL.
+   * The layers whose running statistics are trained although they would be kept otherwise, as names or glob patterns,
+   * see [method@TrainingOptions.set_trainable_statistics]. Default: %NULL.
    */
   properties[PROP_TRAINABLE_STATISTICS] =
       g_param_spec_boxed ("trainable-statistics", NULL, NULL, G_TYPE_STRV,
@@ -461,8 +463,8 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:stop-gradient: (getter get_stop_gradient) (setter set_stop_gradient)
    *
-   * The values through which no gradient flows, as names or glob patterns, see [method@TrainingOptions.set_stop_gradient].
-   * Default: %NULL.
+   * The values through which no gradient flows, as names or glob patterns, see
+   * [method@TrainingOptions.set_stop_gradient]. Default: %NULL.
    */
   properties[PROP_STOP_GRADIENT] = g_param_spec_boxed (
       "stop-gradient", NULL, NULL, G_TYPE_STRV, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);

@@ -4,8 +4,9 @@
 /**
  * OrtrainFunctionTransform:
  *
- * A transform that calls a function. In Python the function takes an item, and the seed if it has a second parameter, and
- * returns a mapping, or nothing if it changed the item itself; a list of transforms may have the function in its place.
+ * A transform that calls a function. In Python the function takes an item, and the seed if it has a second parameter,
+ * and returns a mapping, or nothing if it changed the item itself; a list of transforms may have the function in its
+ * place.
  *
  * ```python
  * def double(item):

@@ -3,8 +3,8 @@
 
 #include "preprocessing/ortrain-image-transform.h"
 
-/* A class implements `run`: image: [channels, height, width], any type, in memory of the host; transfer full: another tensor,
- * or the same one. Nothing of a transform changes once it is in use: any number of threads apply it. */
+/* A class implements `run`: image: [channels, height, width], any type, in memory of the host; transfer full: another
+ * tensor, or the same one. Nothing of a transform changes once it is in use: any number of threads apply it. */
 
 /* Numbers of transforms, which separate their random numbers from each other's. */
 #define ORTRAIN_RANDOM_CROP_NODE 0x63726f70u

@@ -138,8 +138,8 @@ ortrain_image_transform_class_init (OrtrainImageTransformClass *klass)
   /**
    * OrtrainImageTransform:input: (getter get_input) (setter set_input)
    *
-   * The name of the picture among the tensors of an item; %NULL for the only one with three dimensions. To be set before
-   * the transform is used. Default: %NULL.
+   * The name of the picture among the tensors of an item; %NULL for the only one with three dimensions. To be set
+   * before the transform is used. Default: %NULL.
    */
   properties[PROP_INPUT] = g_param_spec_string ("input", NULL, NULL, NULL,
                                                 G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);

@@ -10,8 +10,8 @@
 /**
  * OrtrainNormalize:
  *
- * Subtracts the mean of each channel of a picture, and divides by its standard deviation: `(x - mean) / std`. Models that
- * were trained on ImageNet expect the means 0.485, 0.456, 0.406 and the deviations 0.229, 0.224, 0.225.
+ * Subtracts the mean of each channel of a picture, and divides by its standard deviation: `(x - mean) / std`. Models
+ * that were trained on ImageNet expect the means 0.485, 0.456, 0.406 and the deviations 0.229, 0.224, 0.225.
  *
  * ```python
  * item = Ortrain.TensorDict({"image": np.full((3, 2, 2), 0.5, np.float32)})

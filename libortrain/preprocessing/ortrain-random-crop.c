@@ -10,8 +10,8 @@
 /**
  * OrtrainRandomCrop:
  *
- * Cuts a part out of a picture, at a place that is another one for each item in each epoch. With a padding, zeros are put
- * around the picture before.
+ * Cuts a part out of a picture, at a place that is another one for each item in each epoch. With a padding, zeros are
+ * put around the picture before.
  *
  * ```python
  * item = Ortrain.TensorDict({"image": np.ones((3, 32, 32), np.float32)})

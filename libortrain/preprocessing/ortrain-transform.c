@@ -8,9 +8,10 @@
 /**
  * OrtrainTransform:
  *
- * Changes the items of a dataset, one by one, as they are read: [class@TransformedDataset] applies a list of transforms.
- * The library's own are those for pictures, such as [class@RandomCrop] and [class@Normalize], and [class@FunctionTransform],
- * which calls a function. A function, in Python and JavaScript, may stand where a transform is expected.
+ * Changes the items of a dataset, one by one, as they are read: [class@TransformedDataset] applies a list of
+ * transforms. The library's own are those for pictures, such as [class@RandomCrop] and [class@Normalize], and
+ * [class@FunctionTransform], which calls a function. A function, in Python and JavaScript, may stand where a transform
+ * is expected.
  *
  * To write a class of one's own, implement [vfunc@Transform.apply]. Its random choices may depend only on the seed that
  * it is given: then a training that is repeated, or resumed, sees the same items.

@@ -11,9 +11,10 @@ G_BEGIN_DECLS
  * @ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC: the recommendation of cuDNN's heuristics for the shapes; nothing is measured
  * @ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE: the fastest of all, which are run and measured once for each shape
  *
- * How the algorithm of a convolution is chosen where cuDNN computes it. The values are those of `cudnn_conv_algo_search`
- * of ONNX Runtime's CUDA provider. With %ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE, the best algorithms that cuBLASLt suggests
- * for a product are measured, too. With `deterministic`, nothing is measured: the fastest may differ from run to run.
+ * How the algorithm of a convolution is chosen where cuDNN computes it. The values are those of
+ * `cudnn_conv_algo_search` of ONNX Runtime's CUDA provider. With %ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE, the best
+ * algorithms that cuBLASLt suggests for a product are measured, too. With `deterministic`, nothing is measured: the
+ * fastest may differ from run to run.
  */
 typedef enum
 {

@@ -17,8 +17,8 @@
  *     print(device.props.name, device.props.available_memory, device.props.reason or "")
  * ```
  *
- * A device is immutable, and any thread may use it. It is opened when something of it is first asked for but its name and
- * number, which takes a moment and, on a GPU, some of its memory; its figures are those of that moment.
+ * A device is immutable, and any thread may use it. It is opened when something of it is first asked for but its name
+ * and number, which takes a moment and, on a GPU, some of its memory; its figures are those of that moment.
  */
 struct _OrtrainDevice
 {

@@ -94,8 +94,8 @@ ortrain_provider_open_memory (const char *name, GError **error)
  * @error: return location for an error
  *
  * The same elements in the memory of a device: the tensor itself if it is there, else a copy, which is there when this
- * returns and may be written. A session on that device reads such a feed where it is, and writes an output that is bound
- * to such a tensor in place ([method@IoBinding.bind_output]).
+ * returns and may be written. A session on that device reads such a feed where it is, and writes an output that is
+ * bound to such a tensor in place ([method@IoBinding.bind_output]).
  *
  * ```python
  * images = Ortrain.Tensor(np.zeros((2, 3), np.float32)).to_device("cpu")

@@ -66,7 +66,8 @@ typedef struct
   gboolean (*wait_event) (OrtrainProvider *self, OrtrainStream *stream, OrtrainEvent *event, GError **error);
   /* The host waits until all that was submitted has run. */
   gboolean (*wait) (OrtrainProvider *self, OrtrainStream *stream, GError **error);
-  /* The host waits for the stream that other libraries use where they name none. No function: there is no such stream. */
+  /* The host waits for the stream that other libraries use where they name none. No function: there is no such stream.
+   */
   gboolean (*await_default_stream) (OrtrainProvider *self, GError **error);
   /* The host waits until all calls submitted before the last record of the event have run, and for no later ones. NULL:
    * the host waits for the stream. */
@@ -106,8 +107,8 @@ typedef struct
   gboolean allow_tf32; /* products and convolutions of float32 may round their operands to TF32 */
 } OrtrainProviderOptions;
 
-/* The one place that knows providers by name. NULL, "auto": the best there is. A name may say which device of the provider is
- * meant ("cuda:1"), instead of options.device_index. */
+/* The one place that knows providers by name. NULL, "auto": the best there is. A name may say which device of the
+ * provider is meant ("cuda:1"), instead of options.device_index. */
 OrtrainProvider *ortrain_provider_open (const char *name, const OrtrainProviderOptions *options, GError **error);
 /* The name of a device of a provider for users: the provider's name, and the number of all but the first: "cuda",
  * "cuda:1". Interned. */
@@ -127,8 +128,8 @@ void ortrain_provider_unref (OrtrainProvider *self);
 gpointer ortrain_provider_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GError **error);
 void ortrain_provider_free_memory (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gsize n_bytes);
 
-/* The work of one run of a kernel whose first operand has this type, as bytes of the device's memory that could be moved in
- * the same time. */
+/* The work of one run of a kernel whose first operand has this type, as bytes of the device's memory that could be
+ * moved in the same time. */
 double ortrain_provider_weigh_work (const OrtrainProvider *self, OrtrainDType dtype, double flops, double bytes_moved);
 
 /* Chooses the kernel for a set of operands: NULL and PLAN_ERROR_NO_KERNEL (with operator and types) if it has no such

@@ -29,10 +29,9 @@ typedef struct
   guint *by_last;   /* [n_buffers]: in the order in which they are read for the last time */
   guint *places;    /* [n_places]: a layer may end after that node */
   guint n_places;
-  gint64
-      *crossing; /* [pairs] of places i < j: bytes that are kept at j, and were not at i. Place 0 is the beginning, and
-                  * the one after the last is the end */
-  gint64 *peak;  /* [pairs]: that the layer between takes, in addition to the bytes that were kept at i */
+  gint64 *crossing; /* [pairs] of places i < j: bytes that are kept at j, and were not at i. Place 0 is the beginning,
+                     * and the one after the last is the end */
+  gint64 *peak;     /* [pairs]: that the layer between takes, in addition to the bytes that were kept at i */
 } Profile;
 
 static gboolean

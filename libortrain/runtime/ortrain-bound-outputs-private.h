@@ -20,8 +20,8 @@ ortrain_memory_ranges_overlap (OrtrainMemoryRange a, OrtrainMemoryRange b)
   return MAX (a.begin, b.begin) < MIN (a.end, b.end);
 }
 
-/* FALSE where two of them overlap, or one overlaps memory that is never written: a weight, a file of the model, any mapped
- * file. */
+/* FALSE where two of them overlap, or one overlaps memory that is never written: a weight, a file of the model, any
+ * mapped file. */
 gboolean ortrain_bound_outputs_check (OrtrainTensorDict *bound, OrtrainModel *model, GError **error);
 /* Type and shape, and whether the tensor can be written. */
 gboolean ortrain_bound_output_fits (const char *name, OrtrainDType dtype, const gint64 *dims, gsize rank,

@@ -92,8 +92,8 @@ is_like (OrtrainTensor *a, OrtrainTensor *b)
 }
 
 /* Memory of its own for an output that is bound to memory of an input: a kernel may read it after another kernel has
- * written. If there is one, outputs that are copied after the run get such memory, too, since they may be that input. The
- * memory is kept from run to run. */
+ * written. If there is one, outputs that are copied after the run get such memory, too, since they may be that input.
+ * The memory is kept from run to run. */
 static gboolean
 stage_outputs (OrtrainExecutor *self, GError **error)
 {

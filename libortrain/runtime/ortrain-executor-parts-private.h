@@ -15,8 +15,8 @@ typedef struct
 {
   gint64 *key; /* of the feeds that had the plan last */
   guint n_key;
-  gint64 *
-      outcome; /* the values computed from the contents, which replace the contents; NULL: other contents need another plan */
+  gint64 *outcome; /* the values computed from the contents, which replace the contents; NULL: other contents need
+                      another plan */
   guint n_outcome;
   OrtrainMemoryPlan *plan;
   OrtrainProgram *program;

@@ -280,8 +280,8 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
   return g_steal_pointer (&found);
 }
 
-/* Limits of workspace for kernels that compute with less of it, more slowly and perhaps with other last bits: for a plan that exceeds its
- * limit without. Steps that do not depend on the limit, so that a lower one never takes more. */
+/* Limits of workspace for kernels that compute with less of it, more slowly and perhaps with other last bits: for a
+ * plan that exceeds its limit without. Steps that do not depend on the limit, so that a lower one never takes more. */
 static const guint64 workspace_limits[] = { (guint64) 96 << 20, (guint64) 8 << 20 };
 
 static OrtrainMemoryPlan *
@@ -340,7 +340,8 @@ ortrain_executor_check_trainable (OrtrainMemoryPlan *plan, GError **error)
   return FALSE;
 }
 
-/* For all contents with the same outcome; or for these contents only, if a kernel needs to know contents before it runs. */
+/* For all contents with the same outcome; or for these contents only, if a kernel needs to know contents before it
+ * runs. */
 OrtrainMemoryPlan *
 ortrain_executor_make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget,
                             gboolean *is_guarded, GError **error)

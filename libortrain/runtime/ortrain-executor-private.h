@@ -46,8 +46,8 @@ void ortrain_executor_free (OrtrainExecutor *self);
 /* Whether the contents of an input decide shapes, and so have to be there when a plan is made. */
 gboolean ortrain_executor_is_shape_input (const OrtrainExecutor *self, const char *name);
 /* The plan for these feeds within a budget (see OrtrainBudget), which is not kept. Of feeds that decide no shapes only
- * types and shapes are looked at: they may be without contents. offloads: also where the configuration says no. family: of other
- * feeds that are planned in the same way, or NULL. */
+ * types and shapes are looked at: they may be without contents. offloads: also where the configuration says no. family:
+ * of other feeds that are planned in the same way, or NULL. */
 OrtrainMemoryPlan *ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint64 budget, gboolean any,
                                           gboolean offloads, OrtrainPlanChoiceMemo *family, GError **error);
 
@@ -57,8 +57,8 @@ OrtrainMemoryPlan *ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDi
  * one. */
 gboolean ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const *ignore,
                                 GError **error);
-/* The feeds that were refused last, as shapes depend on computed data, could be run node by node: the next like them are
- * refused at once. */
+/* The feeds that were refused last, as shapes depend on computed data, could be run node by node: the next like them
+ * are refused at once. */
 void ortrain_executor_keep_unplanned (OrtrainExecutor *self);
 OrtrainMemoryPlan *ortrain_executor_get_plan (OrtrainExecutor *self);  /* of the last bind; transfer none */
 OrtrainProgram *ortrain_executor_peek_program (OrtrainExecutor *self); /* of the last bind, with its addresses */

@@ -253,8 +253,8 @@ append_bound (OrtrainExecutor *self, GArray *key)
       g_array_append_val (key, k);
 }
 
-/* Types, shapes, which inputs and bound outputs are on the device, and the contents of the inputs that decide shapes; long
- * contents by their digest. */
+/* Types, shapes, which inputs and bound outputs are on the device, and the contents of the inputs that decide shapes;
+ * long contents by their digest. */
 static gboolean
 make_key (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
 {

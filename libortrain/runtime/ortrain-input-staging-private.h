@@ -3,8 +3,9 @@
 
 #include "runtime/ortrain-device-context-private.h"
 
-/* Two pieces of the host's memory from which a device copies feeds while the host does other things: one for the step that
- * is submitted, the other for the one before. They grow to the largest batch, and are at the same addresses then. */
+/* Two pieces of the host's memory from which a device copies feeds while the host does other things: one for the step
+ * that is submitted, the other for the one before. They grow to the largest batch, and are at the same addresses then.
+ */
 typedef struct _OrtrainInputStaging OrtrainInputStaging;
 
 OrtrainInputStaging *ortrain_input_staging_new (OrtrainDeviceContext *device_context); /* which lives longer */

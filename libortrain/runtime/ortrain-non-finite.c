@@ -118,7 +118,8 @@ read_element (OrtrainDType dtype, gconstpointer data, gint64 i)
   return value;
 }
 
-/* All infinities are from the model: a mask that adds -inf, or a row that is never chosen. Updates leave such numbers as they are. */
+/* All infinities are from the model: a mask that adds -inf, or a row that is never chosen. Updates leave such numbers
+ * as they are. */
 static gboolean
 is_as_given (const OrtrainPersistentTensor *stored, gconstpointer address, OrtrainTensor *given)
 {

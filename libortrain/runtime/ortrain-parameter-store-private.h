@@ -8,11 +8,12 @@
 #include "training-graph/ortrain-training-graph-private.h"
 
 /* The persistent memory of a training session, one block: parameters | gradients, but for those of immediate updates |
- * optimizer state | copies of parameters in 16 bits, and the state of the loss scale | buffers | copies of the buffers, to which a failed step goes back. Every tensor begins on 64 bytes.
+ * optimizer state | copies of parameters in 16 bits, and the state of the loss scale | buffers | copies of the buffers,
+ * to which a failed step goes back. Every tensor begins on 64 bytes.
  *
- * An optimizer of the user reads and writes memory of the host, and may fail half way. Where the host reads the block, it
- * works there, and a copy of parameters and state, which follows the state, puts things back. Elsewhere it works on a copy
- * of parameters, gradients and state in the host's memory, which is written back when it has succeeded.
+ * An optimizer of the user reads and writes memory of the host, and may fail half way. Where the host reads the block,
+ * it works there, and a copy of parameters and state, which follows the state, puts things back. Elsewhere it works on
+ * a copy of parameters, gradients and state in the host's memory, which is written back when it has succeeded.
  *
  * The sizes are known from the beginning, which is all that a plan needs. The block is taken once, when contents are
  * first asked for; until then the contents are those of the model, and all addresses are NULL. */
@@ -95,8 +96,8 @@ gboolean ortrain_parameter_store_write_loss_weight (OrtrainParameterStore *self,
 
 /* Call it after a change of parameters that no update made. */
 gboolean ortrain_parameter_store_refresh_copies (OrtrainParameterStore *self, GError **error);
-/* The factor of the loss, the number of updates since it has changed, the number of skipped updates so far, and how many of
- * these, since it has grown, have not changed it. */
+/* The factor of the loss, the number of updates since it has changed, the number of skipped updates so far, and how
+ * many of these, since it has grown, have not changed it. */
 typedef struct
 {
   float loss_scale;
@@ -124,8 +125,8 @@ void ortrain_parameter_store_zero_padding (OrtrainParameterStore *self);
 OrtrainPersistentTensor *ortrain_parameter_store_find (OrtrainParameterStore *self, const char *name);
 /* The gradient of a parameter as one of the tensors of the store. */
 OrtrainPersistentTensor ortrain_stored_get_gradient (const OrtrainPersistentTensor *stored);
-/* A tensor over memory of the store, valid as long as the store is, or, where the host does not read it, a copy; for use
- * inside the library. */
+/* A tensor over memory of the store, valid as long as the store is, or, where the host does not read it, a copy; for
+ * use inside the library. */
 OrtrainTensor *ortrain_stored_peek (const OrtrainPersistentTensor *stored, gpointer address, GError **error);
 OrtrainTensor *ortrain_stored_copy (const OrtrainPersistentTensor *stored, gconstpointer address, GError **error);
 /* Checks all of `tensors` against the store, then copies them in. Names that are no parameter or buffer:

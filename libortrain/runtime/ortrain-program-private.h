@@ -34,7 +34,8 @@ void ortrain_program_set_places (OrtrainProgram *self, const gpointer *places);
 /* Sets the address of a root outside of the arena, and of all values that share its memory. */
 void ortrain_program_set_address (OrtrainProgram *self, guint32 buffer, gpointer address);
 gpointer ortrain_program_get_address (const OrtrainProgram *self, guint32 buffer);
-/* Feeds that have two places go to the other one from now on. Before the calls that read them, and those that copy them. */
+/* Feeds that have two places go to the other one from now on. Before the calls that read them, and those that copy
+ * them. */
 void ortrain_program_swap_input_buffers (OrtrainProgram *self);
 /* Whether there are feeds with two places, and copies of them may overlap with the other steps. */
 gboolean ortrain_program_can_overlap_feeds (OrtrainMemoryPlan *plan);

@@ -393,8 +393,8 @@ put_address (OrtrainProgram *self, guint32 root, gboolean moves)
     }
 }
 
-/* The caller has a root at another address than before: steps that read or write it are submitted by themselves from now on.
- * Not copies between the host and the device, which lie among other copies, and are few. */
+/* The caller has a root at another address than before: steps that read or write it are submitted by themselves from
+ * now on. Not copies between the host and the device, which lie among other copies, and are few. */
 static void
 note_new_address (OrtrainProgram *self, guint32 root)
 {
@@ -481,8 +481,9 @@ ortrain_program_set_arena (OrtrainProgram *self, gpointer arena, gpointer host_a
   ortrain_program_set_places (self, places);
 }
 
-/* All calls of a segment: one by one at new addresses, else as one where the device can. Not copies between the host and the device:
- * tensors of the caller are in ordinary memory, which a graph would not read or write as it is at each run. */
+/* All calls of a segment: one by one at new addresses, else as one where the device can. Not copies between the host
+ * and the device: tensors of the caller are in ordinary memory, which a graph would not read or write as it is at each
+ * run. */
 static gboolean
 launch_segment (OrtrainProgram *self, Segment *segment, GCancellable *cancellable, GError **error)
 {
@@ -518,8 +519,8 @@ join_streams (OrtrainProgram *self, gboolean begin, GError **error)
   return TRUE;
 }
 
-/* Copies of feeds go on while the step before computes, but not while the one before that does, which had its feeds where theirs
- * go: unless something else has used the memory since. */
+/* Copies of feeds go on while the step before computes, but not while the one before that does, which had its feeds
+ * where theirs go: unless something else has used the memory since. */
 static gboolean
 begin_streams (OrtrainProgram *self, guint first, GError **error)
 {

@@ -4,9 +4,9 @@
 #include "runtime/ortrain-device-context-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
-/* The contents that a setter writes into the memory of a session. All are read first: converted, copied from other devices
- * and out of mapped files, and their files checked. Only then is anything changed, so that a tensor that cannot be read
- * changes nothing. A tensor in the memory of the host is not copied. */
+/* The contents that a setter writes into the memory of a session. All are read first: converted, copied from other
+ * devices and out of mapped files, and their files checked. Only then is anything changed, so that a tensor that cannot
+ * be read changes nothing. A tensor in the memory of the host is not copied. */
 typedef struct
 {
   OrtrainDeviceContext *device_context;

@@ -217,8 +217,8 @@ allocate_at_once (OrtrainArena *arena, OrtrainMemoryPlan *plan, OrtrainRegion re
   return TRUE;
 }
 
-/* Memory of other shapes goes back in a first attempt, and is not in the way in a second. Where fragments are, all of it
- * goes back, and the values lie in one piece as they lie in the plan. */
+/* Memory of other shapes goes back in a first attempt, and is not in the way in a second. Where fragments are, all of
+ * it goes back, and the values lie in one piece as they lie in the plan. */
 static gboolean
 allocate (OrtrainArena *arena, OrtrainMemoryPlan *plan, OrtrainRegion region, gpointer *places, GError **error)
 {

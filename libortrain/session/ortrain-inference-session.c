@@ -222,8 +222,8 @@ bind_operands (OrtrainExecutor *executor, OrtrainTensorDict *feeds, OrtrainTenso
 }
 
 /* Feeds that the declarations of the file do not allow, though its operators may: the session goes on with a graph that
- * was inferred without them. FALSE with `error` as it was when the operators do not allow the feeds either. by_nodes: set
- * where that graph has to be run node by node. */
+ * was inferred without them. FALSE with `error` as it was when the operators do not allow the feeds either. by_nodes:
+ * set where that graph has to be run node by node. */
 static gboolean
 bind_without_declarations (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, OrtrainTensorDict *bound,
                            gboolean *by_nodes, GError **error)
@@ -419,8 +419,8 @@ has_branches (const OrtrainGraph *graph)
   return FALSE;
 }
 
-/* Node by node. Only a run that succeeds has the session do so from now on: without branches for all feeds, else for those
- * like these. */
+/* Node by node. Only a run that succeeds has the session do so from now on: without branches for all feeds, else for
+ * those like these. */
 static gboolean
 run_by_nodes (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, OrtrainTensorDict *bound,
               const OrtrainStepBlock *step, GCancellable *cancellable, OrtrainTensorDict **results, GError **error)

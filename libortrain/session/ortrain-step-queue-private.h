@@ -6,8 +6,8 @@
 
 /* The steps of a training session, from the moment at which their inputs are bound until their outcome is known.
  *
- * A step that a device is given whole is SUBMITTED, and the session goes on; all others are RUNNING in the call that began
- * them. Each step ends in exactly one of the final states DONE, SKIPPED, FAILED and DISCARDED, whatever happens:
+ * A step that a device is given whole is SUBMITTED, and the session goes on; all others are RUNNING in the call that
+ * began them. Each step ends in exactly one of the final states DONE, SKIPPED, FAILED and DISCARDED, whatever happens:
  *
  *   from       | to
  *   -----------+---------------------------------------------------------------------------------------------
@@ -66,8 +66,8 @@ typedef struct
   gboolean is_left_out; /* there was no update */
   guint64 n_train_steps, n_updates;
   double gradient_scale;
-  gint64
-      broken_at_once; /* of an update alone: the parameter that the backward pass left with numbers that are not finite */
+  gint64 broken_at_once;    /* of an update alone: the parameter that the backward pass left with numbers that are not
+                               finite */
   OrtrainTensorDict *feeds; /* as they were, apart from the contents of those that were staged */
   guint feed_slot;          /* where they were staged */
   OrtrainStepResult result;
@@ -85,8 +85,8 @@ void ortrain_step_queue_set_readback (OrtrainStepQueue *self, OrtrainStepReadbac
 gboolean ortrain_step_state_is_final (OrtrainStepState state);
 gboolean ortrain_step_state_can_become (OrtrainStepState from, OrtrainStepState to);
 
-/* A step that is BEGUN in the next slot; all else is zero. There is one at most: a step that was not submitted gives its
- * slot to the next one. */
+/* A step that is BEGUN in the next slot; all else is zero. There is one at most: a step that was not submitted gives
+ * its slot to the next one. */
 OrtrainQueuedStep *ortrain_step_queue_begin (OrtrainStepQueue *self, OrtrainStepParts parts);
 /* BEGUN becomes SUBMITTED; the calling thread is the submitter from now on. */
 void ortrain_step_queue_submit (OrtrainStepQueue *self, OrtrainQueuedStep *step);

@@ -6,8 +6,8 @@
 #include "session/ortrain-training-session.h"
 #include "training-graph/ortrain-training-graph-private.h"
 
-/* Calls of other rooms on a training session, in addition to its public methods. Callers hold the claim, and open no field,
- * which only ortrain-training-session-private.h declares. */
+/* Calls of other rooms on a training session, in addition to its public methods. Callers hold the claim, and open no
+ * field, which only ortrain-training-session-private.h declares. */
 
 /* Claims. enter fails with BUSY when another thread, or a step of this one, is using the session; and with
  * NOT_INITIALIZED. `reading` is allowed to handlers in the middle of a step. Every enter that succeeded needs a leave.
@@ -20,7 +20,8 @@ gboolean ortrain_training_session_enter_step (OrtrainTrainingSession *self, GErr
 gboolean ortrain_training_session_claim (OrtrainTrainingSession *self, GError **error);
 void ortrain_training_session_adopt (OrtrainTrainingSession *self);
 
-/* Takes the memory for parameters, gradients, state and buffers, unless that has been done. Before contents are needed. */
+/* Takes the memory for parameters, gradients, state and buffers, unless that has been done. Before contents are needed.
+ */
 gboolean ortrain_training_session_take_memory (OrtrainTrainingSession *self, GError **error);
 /* For a caller who runs the steps and reads no gradients: makes updates immediate where the options leave that open and
  * nothing stands against it, which is noted otherwise. */
@@ -70,7 +71,8 @@ gboolean ortrain_training_session_has_failed_in_update (OrtrainTrainingSession *
 gint64 ortrain_training_session_get_failed_item (OrtrainTrainingSession *self);
 /* Whether an update may turn out to have been left out, as the norm of the gradients was not finite. */
 gboolean ortrain_training_session_may_skip_updates (OrtrainTrainingSession *self);
-/* Whether a training step may be submitted with its update and without a wait, as far as can be said before it has a plan. */
+/* Whether a training step may be submitted with its update and without a wait, as far as can be said before it has a
+ * plan. */
 gboolean ortrain_training_session_can_submit_whole (OrtrainTrainingSession *self);
 
 /* ---- where it is ---- */
@@ -101,8 +103,8 @@ const char *ortrain_training_session_get_device_name (OrtrainTrainingSession *se
 guint64 ortrain_training_session_get_parameter_bytes (OrtrainTrainingSession *self);
 /* The numbers in buffers, such as running statistics, which steps change and no update does. */
 guint64 ortrain_training_session_get_n_buffer_elements (OrtrainTrainingSession *self);
-/* Whether the model takes batches of one size only: its targets, which follow from its outputs, or else its inputs, begin
- * with a number. */
+/* Whether the model takes batches of one size only: its targets, which follow from its outputs, or else its inputs,
+ * begin with a number. */
 gboolean ortrain_training_session_has_fixed_batch (OrtrainTrainingSession *self);
 /* Whether a parameter or buffer of that name has the type and shape of the tensor. */
 gboolean ortrain_training_session_fits (OrtrainTrainingSession *self, const char *name, OrtrainTensor *tensor);

@@ -14,8 +14,8 @@
  * Gradients that wait for an update are not kept: a checkpoint is taken between updates, and the steps since the last
  * one are run again.
  *
- * Loading checks all of it before it changes anything; then it applies sections and values, which fail only where a device
- * or a file does. */
+ * Loading checks all of it before it changes anything; then it applies sections and values, which fail only where a
+ * device or a file does. */
 #define FORMAT 1u
 
 /* ---- sections ---- */

@@ -123,8 +123,9 @@ ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, OrtrainTraini
 
 /* ---- updates in the backward pass ---- */
 
-/* A device that updates all parameters in few launches, if their gradients are there together, does so where they take a
- * small part of its memory, and nobody has set a budget: for many small parameters, launches take longer than updates. */
+/* A device that updates all parameters in few launches, if their gradients are there together, does so where they take
+ * a small part of its memory, and nobody has set a budget: for many small parameters, launches take longer than
+ * updates. */
 #define LEAST_SHARE 16
 
 static gboolean

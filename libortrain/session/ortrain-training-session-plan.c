@@ -45,8 +45,8 @@ find_batch_symbol (OrtrainGraph *graph, OrtrainDim *batch)
   return most > 0;
 }
 
-/* A feed for another batch size. An input that decides no shape has no contents; one that does repeats its rows until there
- * are enough. */
+/* A feed for another batch size. An input that decides no shape has no contents; one that does repeats its rows until
+ * there are enough. */
 static OrtrainTensor *
 make_feed (OrtrainTrainingSession *self, OrtrainTensor *like, const OrtrainValue *input, OrtrainDim batch, gint64 size,
            GError **error)
@@ -206,13 +206,13 @@ ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *
  * @budget: bytes that a step may hold, as [property@TrainingOptions:memory-budget]; 0 for any number
  * @error: return location for an error
  *
- * Creates the plan of a training step with the batch size @batch instead of that of @inputs, without running it. The batch
- * is the symbol that is the first dimension of most inputs; wherever inputs have it in their shapes, it becomes @batch. As
- * with [method@TrainingSession.plan], nothing but the plan is allocated. The plan is not kept for later steps. Errors are
- * those of [method@TrainingSession.plan].
+ * Creates the plan of a training step with the batch size @batch instead of that of @inputs, without running it. The
+ * batch is the symbol that is the first dimension of most inputs; wherever inputs have it in their shapes, it becomes
+ * @batch. As with [method@TrainingSession.plan], nothing but the plan is allocated. The plan is not kept for later
+ * steps. Errors are those of [method@TrainingSession.plan].
  *
- * An input whose contents decide shapes, such as the lengths of sequences, gets the rows of @inputs over and over; where
- * other contents would be needed, the error names it.
+ * An input whose contents decide shapes, such as the lengths of sequences, gets the rows of @inputs over and over;
+ * where other contents would be needed, the error names it.
  *
  * ```python
  * for batch in (1, 8, 64):
@@ -272,8 +272,8 @@ try_one_batch (BatchSearch *self, gint64 batch, GError **error)
   return FALSE;
 }
 
-/* Peaks grow about linearly. Where the last two do, the batch that then just fits; else twice as many, or half of the way. A
- * batch that does not fit takes a whole search. */
+/* Peaks grow about linearly. Where the last two do, the batch that then just fits; else twice as many, or half of the
+ * way. A batch that does not fit takes a whole search. */
 static gint64
 choose_next_batch (const BatchSearch *self, gboolean is_estimated)
 {
@@ -293,10 +293,10 @@ choose_next_batch (const BatchSearch *self, gboolean is_estimated)
  * @budget: bytes that a step may hold, as [property@TrainingOptions:memory-budget]; at least 1
  * @error: return location for an error
  *
- * Finds the largest batch that can be trained within a budget, where values of the forward pass may be computed again in
- * the backward pass. The batch is that of [method@TrainingSession.plan_batch]. Nothing runs, and nothing is allocated but
- * plans; five to twenty are made. Errors are those of [method@TrainingSession.plan]; a model for which not even one
- * sample fits is no error.
+ * Finds the largest batch that can be trained within a budget, where values of the forward pass may be computed again
+ * in the backward pass. The batch is that of [method@TrainingSession.plan_batch]. Nothing runs, and nothing is
+ * allocated but plans; five to twenty are made. Errors are those of [method@TrainingSession.plan]; a model for which
+ * not even one sample fits is no error.
  *
  * ```python
  * print(session.max_batch({"x": x, "labels": labels}, Ortrain.parse_bytes("20MiB")))

@@ -75,8 +75,8 @@ ortrain_training_session_get_recompute_clusters (OrtrainTrainingSession *self)
  * @self: a session
  * @details: also a table of the nodes, with the outputs that each keeps for the backward pass
  *
- * Writes [method@TrainingSession.get_recompute_clusters] as a table: plan, whether it is on, its configuration, how often
- * it occurs, its largest saving in bytes, and the same as an expression.
+ * Writes [method@TrainingSession.get_recompute_clusters] as a table: plan, whether it is on, its configuration, how
+ * often it occurs, its largest saving in bytes, and the same as an expression.
  *
  * Returns: (transfer full): lines of text
  */

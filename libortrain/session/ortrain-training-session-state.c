@@ -176,8 +176,8 @@ ortrain_training_session_get_state (OrtrainTrainingSession *self, GError **error
  * one is changed, so that nothing is changed if one of them does not fit or cannot be read; tensors that are mapped
  * from a file, or on another device, are in the memory of the host meanwhile.
  *
- * Errors are %ORTRAIN_SESSION_ERROR_FEED for unknown names and for other types or shapes, %ORTRAIN_SESSION_ERROR_BUSY, and
- * those of [error@TensorError] and [error@DeviceError].
+ * Errors are %ORTRAIN_SESSION_ERROR_FEED for unknown names and for other types or shapes, %ORTRAIN_SESSION_ERROR_BUSY,
+ * and those of [error@TensorError] and [error@DeviceError].
  *
  * Returns: %FALSE on error
  */

@@ -413,20 +413,21 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
  * Runs the model forward and backward, and accumulates the gradients with those of the steps since the last update. It
  * blocks until the step is done.
  *
- * Tensors of other types than those of the inputs and targets are converted: floating types into each other, rounded, where no
- * number becomes infinite; integers and truth values into types that have exactly these numbers. Others are errors that
- * name the first number that does not fit. [method@TrainingSession.eval_step] and [class@InferenceSession] do the same.
+ * Tensors of other types than those of the inputs and targets are converted: floating types into each other, rounded,
+ * where no number becomes infinite; integers and truth values into types that have exactly these numbers. Others are
+ * errors that name the first number that does not fit. [method@TrainingSession.eval_step] and [class@InferenceSession]
+ * do the same.
  *
  * The first step for new shapes creates a plan, which takes longer; it is kept for later steps. The first step of all
  * allocates the memory of parameters, gradients and state, unless another method has done so, and copies the model's
  * weights into it. Steps of known shapes allocate nothing.
  *
- * Errors are %ORTRAIN_SESSION_ERROR_FEED for tensors that are missing, unknown, or of a wrong type or shape, such as one item
- * where batch normalization then has one value per channel,
- * %ORTRAIN_SESSION_ERROR_INDEX for labels or indices out of range, %ORTRAIN_SESSION_ERROR_NOT_FINITE for a loss that is
- * not finite ([property@TrainingOptions:stop-on-nan]), %ORTRAIN_TENSOR_ERROR_CHANGED for a mapped file that was
- * changed, and others of [error@SessionError], [error@GraphError] and [error@PlanError]. With
- * %ORTRAIN_DEVICE_ERROR_NO_MEMORY nothing has changed: the same step may be tried again, or one that needs less.
+ * Errors are %ORTRAIN_SESSION_ERROR_FEED for tensors that are missing, unknown, or of a wrong type or shape, such as
+ * one item where batch normalization then has one value per channel, %ORTRAIN_SESSION_ERROR_INDEX for labels or indices
+ * out of range, %ORTRAIN_SESSION_ERROR_NOT_FINITE for a loss that is not finite
+ * ([property@TrainingOptions:stop-on-nan]), %ORTRAIN_TENSOR_ERROR_CHANGED for a mapped file that was changed, and
+ * others of [error@SessionError], [error@GraphError] and [error@PlanError]. With %ORTRAIN_DEVICE_ERROR_NO_MEMORY
+ * nothing has changed: the same step may be tried again, or one that needs less.
  *
  * Returns: the loss; not a number on error
  */

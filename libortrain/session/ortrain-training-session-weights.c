@@ -57,8 +57,8 @@ weighs_steps (OrtrainTrainingSession *self)
   return self->graph->loss_weight != NULL && ortrain_training_options_get_accumulation_steps (self->options) > 1;
 }
 
-/* The gradients of the steps of an update are summed up in the unit of the first one that counts: where all have the same
- * weight, as nearly always, each is multiplied by 1. */
+/* The gradients of the steps of an update are summed up in the unit of the first one that counts: where all have the
+ * same weight, as nearly always, each is multiplied by 1. */
 gboolean
 ortrain_training_session_write_weight (OrtrainTrainingSession *self, GError **error)
 {
@@ -90,13 +90,13 @@ ortrain_training_session_get_mean_factor (OrtrainTrainingSession *self)
  * @self: a session
  *
  * Gets the weight of the last training step or evaluation: the number of elements that its loss is the mean of. For
- * [class@CrossEntropyLoss] and [class@NllLoss], and losses of that kind that the model itself computes, it is the sum of
- * the class weights of all labels that are not ignored; for [class@MseLoss], [class@L1Loss], [class@HuberLoss] and
- * [class@BceWithLogitsLoss] the number of elements of the target; for others the number of items. Of several losses, the
- * first one with labels decides, or else the first one.
+ * [class@CrossEntropyLoss] and [class@NllLoss], and losses of that kind that the model itself computes, it is the sum
+ * of the class weights of all labels that are not ignored; for [class@MseLoss], [class@L1Loss], [class@HuberLoss] and
+ * [class@BceWithLogitsLoss] the number of elements of the target; for others the number of items. Of several losses,
+ * the first one with labels decides, or else the first one.
  *
- * With these weights, the mean of a loss over several batches does not depend on the sizes of the batches. The weight is 0
- * where all labels are ignored: the loss of such a step and its gradients are 0.
+ * With these weights, the mean of a loss over several batches does not depend on the sizes of the batches. The weight
+ * is 0 where all labels are ignored: the loss of such a step and its gradients are 0.
  *
  * Returns: the weight; 0 before the first step
  */

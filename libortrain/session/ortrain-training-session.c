@@ -551,8 +551,8 @@ ortrain_training_session_get_memory_report (OrtrainTrainingSession *self)
  * print(session.get_arena_statistics().total_allocated_bytes)
  * ```
  *
- * Returns: (transfer full) (nullable): the statistics; %NULL with a memory pattern, after a dispose, and while a call runs
- *   on another thread
+ * Returns: (transfer full) (nullable): the statistics; %NULL with a memory pattern, after a dispose, and while a call
+ * runs on another thread
  */
 OrtrainArenaStatistics *
 ortrain_training_session_get_arena_statistics (OrtrainTrainingSession *self)

@@ -71,8 +71,8 @@ typedef struct
   const OrtrainSpecializeInput *input;
   guint axis;
   gint64 size;
-  gboolean
-      with_equal; /* also changes the other open dimensions of the input of the same size, since pictures are often square */
+  gboolean with_equal; /* also changes the other open dimensions of the input of the same size, since pictures are often
+                          square */
 } Change;
 
 static gboolean
@@ -175,7 +175,8 @@ try_weights (Search *self, const OrtrainSpecializeInput *input, const OrtrainVal
         try_change (self, value, &(Change){ input, d, g_array_index (sizes, gint64, k), FALSE });
 }
 
-/* Tries other sizes: the size that a later layer needs may follow from that of the input by a formula. The batch is not tried. */
+/* Tries other sizes: the size that a later layer needs may follow from that of the input by a formula. The batch is not
+ * tried. */
 static void
 try_numbers (Search *self, const OrtrainSpecializeInput *input, const OrtrainValue *value)
 {

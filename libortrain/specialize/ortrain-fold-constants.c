@@ -9,11 +9,11 @@
 #define LIMIT_FROM_SHAPES ((gsize) 16 << 20)
 #define LIMIT_FROM_WEIGHTS ((gsize) 1 << 20)
 #define SMALL_WEIGHT ((gsize) 64 << 10)
-/* A value that decides a shape is always computed, up to this size, which no shape needs: otherwise a file of a few bytes could
- * ask for all memory. */
+/* A value that decides a shape is always computed, up to this size, which no shape needs: otherwise a file of a few
+ * bytes could ask for all memory. */
 #define LIMIT_FOR_SHAPES ((gsize) 256 << 20)
-/* Limits of one graph, in bytes and in operations: many nodes of a small file, each within the limits above, could ask for
- * all memory too. A large transformer folds about 100 KiB, with as many operations. */
+/* Limits of one graph, in bytes and in operations: many nodes of a small file, each within the limits above, could ask
+ * for all memory too. A large transformer folds about 100 KiB, with as many operations. */
 #define MAX_BYTES ((guint64) 512 << 20)
 #define MAX_WORK ((guint64) 1 << 32)
 
@@ -54,7 +54,8 @@ typedef enum
   FOLD_OVER_BUDGET, /* all results of the graph exceed theirs */
 } Verdict;
 
-/* Whether a node may be folded. It costs the bytes of its results, and as many operations as it reads and writes elements. */
+/* Whether a node may be folded. It costs the bytes of its results, and as many operations as it reads and writes
+ * elements. */
 static Verdict
 may_fold (OrtrainNode *node, OrtrainFoldBudget *budget, gboolean host)
 {

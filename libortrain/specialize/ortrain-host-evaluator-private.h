@@ -6,8 +6,8 @@
 
 /* Runs one node on the host, with the CPU's kernels, into new tensors. The node's row is bound and its outputs have
  * types and numbers for shapes. inputs: [n_inputs], NULL where absent. outputs: filled with new references,
- * [n_outputs]. context: NULL, on the calling thread. Operators without kernels of their own (views, Shape, Size, Constant, Identity) are handled here as
- * well. */
+ * [n_outputs]. context: NULL, on the calling thread. Operators without kernels of their own (views, Shape, Size,
+ * Constant, Identity) are handled here as well. */
 gboolean ortrain_evaluate_node (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs,
                                 OrtrainHostContext *context, GError **error);
 /* The same within a number of operations, as the kernel counts its own: PLAN_ERROR_BUDGET, and nothing ran, if it takes

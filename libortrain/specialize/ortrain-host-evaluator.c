@@ -47,8 +47,8 @@ describe_fed (const OrtrainValue *value, const OrtrainFault *fault, gint64 *item
                           ortrain_text_show (value->name));
 }
 
-/* The name of the scores that labels are compared with: input 0, or of a fused node, which never has all of them at once, the
- * value that they were in the graph. */
+/* The name of the scores that labels are compared with: input 0, or of a fused node, which never has all of them at
+ * once, the value that they were in the graph. */
 static const char *
 get_scores_name (const OrtrainNode *node)
 {

@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* Exporters write masks with an element for each sample, row and column, computed from positions: [batch, 1, rows,
- * columns], and the same for all samples. A narrow form of a constant has one element along each axis along which all are
- * the same: [1, 1, rows, columns]. It takes the place of the constant where that is broadcast anyway. */
+ * columns], and the same for all samples. A narrow form of a constant has one element along each axis along which all
+ * are the same: [1, 1, rows, columns]. It takes the place of the constant where that is broadcast anyway. */
 
 /* Bytes of a result; a smaller one is folded as it is. */
 #define LARGE ((gsize) 64 << 10)
@@ -97,8 +97,8 @@ are_repeated (const guint8 *slices, gsize n, gsize size)
   return memcmp (slices, slices + size, (n - 1) * size) == 0;
 }
 
-/* kept: [rank], the dimensions of the tensor, with 1 for each axis along which all slices are equal. FALSE if no axis is like
- * that. The tensor has elements. */
+/* kept: [rank], the dimensions of the tensor, with 1 for each axis along which all slices are equal. FALSE if no axis
+ * is like that. The tensor has elements. */
 static gboolean
 find_kept (OrtrainTensor *tensor, const gint64 *dims, guint rank, gint64 *kept)
 {
@@ -164,8 +164,8 @@ get_narrow (OrtrainNarrowing *self, OrtrainValue *value)
   return narrow;
 }
 
-/* dims: [rank], the shape that the inputs are broadcast to if `other` replaces the one with this index. FALSE if its rank is
- * larger than `rank`. */
+/* dims: [rank], the shape that the inputs are broadcast to if `other` replaces the one with this index. FALSE if its
+ * rank is larger than `rank`. */
 static gboolean
 broadcast_with (const OrtrainNode *node, guint index, OrtrainValue *other, gint64 *dims, guint rank)
 {

@@ -4,7 +4,8 @@
 #include "graph/ortrain-graph-private.h"
 #include "kernel-abi/ortrain-kernel-private.h"
 
-/* A node, as its kernel is asked to prepare it. inputs, outputs: as many as the node has; they must outlive the result. */
+/* A node, as its kernel is asked to prepare it. inputs, outputs: as many as the node has; they must outlive the result.
+ */
 static inline OrtrainKernelSetup
 ortrain_node_make_setup (const OrtrainNode *node, const OrtrainOperand *inputs, const OrtrainOperand *outputs)
 {

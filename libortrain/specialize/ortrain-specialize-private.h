@@ -20,7 +20,8 @@ typedef struct
 } OrtrainSpecializeInput;
 
 /* A graph that computes the shapes, and all other values that a plan needs from contents. Its outputs, known once it is
- * specialized for the feeds, are all that ortrain_specialize () needs from the contents of shape inputs. NULL without any. */
+ * specialized for the feeds, are all that ortrain_specialize () needs from the contents of shape inputs. NULL without
+ * any. */
 OrtrainGraph *ortrain_specialize_find_deciding (OrtrainGraph *graph);
 
 /* The graph with numbers for shapes, in a clone: everything that depends only on shapes, constants and shape inputs
@@ -76,5 +77,6 @@ gboolean ortrain_narrowing_run (OrtrainNarrowing *self, GError **error);
  * shape, …) are taken out: TRUE if this one was. */
 gboolean ortrain_eliminate_node (OrtrainGraph *graph, OrtrainNode *node);
 guint ortrain_eliminate_identities (OrtrainGraph *graph);
-/* The input that output 0 is, element by element and in the same shape, which its node thus need not compute; or NULL. */
+/* The input that output 0 is, element by element and in the same shape, which its node thus need not compute; or NULL.
+ */
 OrtrainValue *ortrain_find_passed_value (const OrtrainNode *node);

@@ -113,7 +113,8 @@ ortrain_specialize_find_deciding (OrtrainGraph *source)
       for (guint u = 0; is_known && u < value->uses.n && !decides[v]; u++)
         {
           const OrtrainUse *use = &value->uses.items[u];
-          /* a value computed on the host is a constant for all its readers; a feed, only for those that decide shapes */
+          /* a value computed on the host is a constant for all its readers; a feed, only for those that decide shapes
+           */
           decides[v] = ortrain_node_has_flag (use->node, ORTRAIN_OP_CONTROL) ||
                        (!nodes[use->node->mark] && (!is_fed || takes_contents (use, FALSE)));
         }

@@ -191,10 +191,10 @@ ortrain_tensor_new_from_dlpack (gpointer managed, GError **error)
  * @error: return location for an error
  *
  * Waits until everything has run that other libraries submitted to the default stream of the tensor's device (of CUDA:
- * the legacy default stream). The streams of sessions are not ordered after that stream by themselves, so call this after
- * another library wrote into memory that it shares with a tensor, and before the next step reads it. It is not needed
- * after [ctor@Tensor.new_from_dlpack], which waits itself, nor for results of sessions, which are there when they are handed out.
- * For a tensor on the host it does nothing.
+ * the legacy default stream). The streams of sessions are not ordered after that stream by themselves, so call this
+ * after another library wrote into memory that it shares with a tensor, and before the next step reads it. It is not
+ * needed after [ctor@Tensor.new_from_dlpack], which waits itself, nor for results of sessions, which are there when
+ * they are handed out. For a tensor on the host it does nothing.
  *
  * ```python
  * tensor = Ortrain.Tensor(np.zeros((2, 3), np.float32))

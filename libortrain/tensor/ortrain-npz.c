@@ -250,8 +250,8 @@ parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
  * @error: return location for an error
  *
  * Reads a `.npz` file. Arrays that are neither compressed nor misaligned are mapped, not copied. Folders, hidden files,
- * files that macOS adds, and files whose names end like those of texts or pictures are left out. So are arrays of types that
- * no tensor has, such as texts, times and Python objects; it is an error if all arrays are.
+ * files that macOS adds, and files whose names end like those of texts or pictures are left out. So are arrays of types
+ * that no tensor has, such as texts, times and Python objects; it is an error if all arrays are.
  *
  * Returns: (transfer full): the arrays in the order of the file; %NULL with an [error@TensorError] or an error of
  *   [error@GLib.FileError]

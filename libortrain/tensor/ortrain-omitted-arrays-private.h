@@ -3,8 +3,8 @@
 
 #include <glib-object.h>
 
-/* Arrays of a file that cannot be tensors, such as texts: name → reason. A dictionary, or a dataset made of it, carries them
- * along, so that an error about a missing array can tell why. The command reads them, too. */
+/* Arrays of a file that cannot be tensors, such as texts: name → reason. A dictionary, or a dataset made of it, carries
+ * them along, so that an error about a missing array can tell why. The command reads them, too. */
 #define ORTRAIN_OMITTED_ARRAYS "ortrain-omitted-arrays"
 
 static inline void

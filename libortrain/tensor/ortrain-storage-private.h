@@ -40,7 +40,8 @@ OrtrainStorage *ortrain_storage_new_aligned (GBytes *bytes, gsize alignment, GEr
 /* A read-only copy, aligned as any element needs it and no more. */
 OrtrainStorage *ortrain_storage_new_copy (gconstpointer data, gsize n_bytes, GError **error);
 void ortrain_storage_settle (OrtrainStorage *self); /* copies; from any thread */
-/* device: where the address is; NULL: the host. destroy (data) is called when the last user of the memory is gone, on whatever thread that happens */
+/* device: where the address is; NULL: the host. destroy (data) is called when the last user of the memory is gone, on
+ * whatever thread that happens */
 OrtrainStorage *ortrain_storage_new_foreign (OrtrainTensorDevice *device, gpointer address, gsize n_bytes,
                                              gboolean writable, GDestroyNotify destroy, gpointer data);
 /* Memory of a device, zeroed. */

@@ -5,9 +5,9 @@
 
 #include <gio/gio.h>
 
-/* A device whose memory tensors lie in, as tensors see it: copies, and whether the host may read the addresses. There is
- * at most one of each name in a process, so that two tensors are on the same device if the pointers are equal. Reference
- * counted; may be used from any thread. */
+/* A device whose memory tensors lie in, as tensors see it: copies, and whether the host may read the addresses. There
+ * is at most one of each name in a process, so that two tensors are on the same device if the pointers are equal.
+ * Reference counted; may be used from any thread. */
 typedef struct _OrtrainTensorDevice OrtrainTensorDevice;
 
 #define ORTRAIN_TENSOR_HOST "cpu" /* the host's name for users */

@@ -14,8 +14,8 @@ gconstpointer ortrain_tensor_peek (OrtrainTensor *self);
 gconstpointer ortrain_tensor_peek_unaligned (OrtrainTensor *self);
 gpointer ortrain_tensor_peek_writable (OrtrainTensor *self);                     /* NULL if read-only, too */
 gconstpointer ortrain_tensor_peek_checked (OrtrainTensor *self, GError **error); /* NULL and the reason */
-/* For the copies and kernels of its device; NULL once released. The host may read there if ortrain_tensor_peek () is not
- * NULL. */
+/* For the copies and kernels of its device; NULL once released. The host may read there if ortrain_tensor_peek () is
+ * not NULL. */
 gpointer ortrain_tensor_peek_device_address (OrtrainTensor *self);
 /* Whose memory it is, where the host may not read it; else NULL. */
 OrtrainTensorDevice *ortrain_tensor_peek_device (OrtrainTensor *self);
@@ -42,8 +42,8 @@ OrtrainTensor *ortrain_tensor_new_uninitialized (OrtrainDType dtype, const gint6
 /* A type and a shape without contents: there is nothing that could be read, as after a release. */
 OrtrainTensor *ortrain_tensor_new_without_contents (OrtrainDType dtype, const gint64 *dims, gsize n_dims,
                                                     GError **error);
-/* A tensor of the host with the same rank and other sizes: element [i, j, …] is that at [i mod dims[0], j mod dims[1], …]
- * of self, which must have one wherever the result does. dims: [rank] */
+/* A tensor of the host with the same rank and other sizes: element [i, j, …] is that at [i mod dims[0], j mod dims[1],
+ * …] of self, which must have one wherever the result does. dims: [rank] */
 OrtrainTensor *ortrain_tensor_repeat (OrtrainTensor *self, const gint64 *dims, GError **error);
 /* Whether nobody else holds the tensor, its storage, or anything that was handed out of it. */
 gboolean ortrain_tensor_is_exclusive (OrtrainTensor *self);

@@ -30,9 +30,10 @@
  * The output has scores of classes along [property@ClassificationMetric:axis], by default its second or its last
  * dimension, [items, classes, …] or [items, …, classes]; the target has the numbers of the classes, [items, …]. Items
  * whose class is not one of those, such as -100, are left out, and so are those of
- * [property@ClassificationMetric:ignore-index]. A [class@Trainer] evaluates with the axis and the ignored label of the loss
- * over classes that has the same output and target, where the metric itself has none. Values are those of scikit-learn with `zero_division=0`: macro averages are over the classes that occur among
- * targets or predictions. Of equal scores, the first one is the best.
+ * [property@ClassificationMetric:ignore-index]. A [class@Trainer] evaluates with the axis and the ignored label of the
+ * loss over classes that has the same output and target, where the metric itself has none. Values are those of
+ * scikit-learn with `zero_division=0`: macro averages are over the classes that occur among targets or predictions. Of
+ * equal scores, the first one is the best.
  */
 struct _OrtrainClassificationMetric
 {
@@ -298,8 +299,8 @@ ortrain_classification_metric_class_init (OrtrainClassificationMetricClass *klas
   /**
    * OrtrainClassificationMetric:axis: (getter get_axis) (setter set_axis)
    *
-   * The axis of the classes in the output, counted from the end if negative; the least integer for that of the loss with
-   * the same output and target, or else the second or the last one, whichever fits the target. Default: G_MININT.
+   * The axis of the classes in the output, counted from the end if negative; the least integer for that of the loss
+   * with the same output and target, or else the second or the last one, whichever fits the target. Default: G_MININT.
    */
   properties[PROP_AXIS] =
       ortrain_field_at (g_param_spec_int ("axis", NULL, NULL, G_MININT, G_MAXINT, G_MININT,

@@ -263,8 +263,8 @@ ortrain_epoch_record_get_skipped_updates (OrtrainEpochRecord *self)
  * ortrain_epoch_record_get_uncounted_steps: (get-property uncounted-steps)
  * @self: the object
  *
- * Gets how many training steps of the epoch had nothing that counts, such as batches whose labels are all ignored: their
- * loss and their gradients are 0.
+ * Gets how many training steps of the epoch had nothing that counts, such as batches whose labels are all ignored:
+ * their loss and their gradients are 0.
  *
  * Returns: the value
  */

@@ -13,7 +13,7 @@ gboolean ortrain_evaluate_dataset (OrtrainTrainer *trainer, OrtrainDataset *data
 /* Whether the model is trained with a loss over classes, of which evaluations have the accuracy. */
 gboolean ortrain_evaluation_has_accuracy (OrtrainTrainingSession *session);
 
-/* Propagates the error of a step on the loader's last batch: with the reason, if it is not NULL, and the number that the
- * item to blame has in the dataset, if the session found one. error: taken */
+/* Propagates the error of a step on the loader's last batch: with the reason, if it is not NULL, and the number that
+ * the item to blame has in the dataset, if the session found one. error: taken */
 void ortrain_evaluation_propagate (OrtrainTrainingSession *session, OrtrainDataLoader *loader, const char *reason,
                                    GError **dest, GError *error);

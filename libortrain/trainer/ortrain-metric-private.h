@@ -10,6 +10,6 @@ const char *ortrain_metric_get_title (OrtrainMetric *self);
 gboolean ortrain_metric_fetch_operands (OrtrainMetric *self, OrtrainTensorDict *outputs, const char *output,
                                         OrtrainTensorDict *batch, const char *target, OrtrainDType dtype,
                                         OrtrainTensor **values, OrtrainTensor **wanted, GError **error);
-/* Uses the axis and the ignored label of the loss over classes with the same output and target, where the metric itself has
- * none. */
+/* Uses the axis and the ignored label of the loss over classes with the same output and target, where the metric itself
+ * has none. */
 void ortrain_classification_metric_follow (OrtrainClassificationMetric *self, GListModel *losses);

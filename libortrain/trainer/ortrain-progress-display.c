@@ -69,8 +69,8 @@ print_line (OrtrainProgressDisplay *self, const char *text)
   write_text (self->fd, line);
 }
 
-/* Appends a text that begins at a column, its parts on further lines where they do not fit. between: ends in a space, in
- * whose place a line ends */
+/* Appends a text that begins at a column, its parts on further lines where they do not fit. between: ends in a space,
+ * in whose place a line ends */
 static void
 append_wrapped (GString *lines, const char *text, const char *between, gsize column, guint indent, guint columns)
 {

@@ -18,7 +18,8 @@
  * print(error.name, error.compute()[1])             # mae 0.5
  * ```
  *
- * Output and target have as many elements. Values are those of scikit-learn for one column; several columns count as one.
+ * Output and target have as many elements. Values are those of scikit-learn for one column; several columns count as
+ * one.
  */
 struct _OrtrainRegressionMetric
 {

@@ -9,8 +9,8 @@ G_BEGIN_DECLS
  * OrtrainRegressionMeasure:
  * @ORTRAIN_REGRESSION_MEASURE_MAE: the mean absolute error
  * @ORTRAIN_REGRESSION_MEASURE_RMSE: the root of the mean squared error
- * @ORTRAIN_REGRESSION_MEASURE_R2: the coefficient of determination: 1 - sum of squared errors / sum of squared distances of
- *   the targets from their mean
+ * @ORTRAIN_REGRESSION_MEASURE_R2: the coefficient of determination: 1 - sum of squared errors / sum of squared
+ * distances of the targets from their mean
  *
  * The values that a [class@RegressionMetric] can compute.
  */

@@ -80,7 +80,8 @@ count_loss (OrtrainTrainer *self, OrtrainFit *fit, guint64 number)
   g_array_append_val (fit->history->losses, loss);
 }
 
-/* Why an update of these gradients was refused: the step is run again, which it cannot with parameters that are broken. */
+/* Why an update of these gradients was refused: the step is run again, which it cannot with parameters that are broken.
+ */
 static void
 propagate_update_error (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GError **error,
                         GError *local_error)
@@ -131,8 +132,8 @@ is_cancelled (OrtrainTrainer *self, OrtrainFit *fit, GCancellable *cancellable, 
   return TRUE;
 }
 
-/* Whether to end here, between two updates, because a handler or another thread has asked for it. An epoch whose steps are
- * done is ended as always. */
+/* Whether to end here, between two updates, because a handler or another thread has asked for it. An epoch whose steps
+ * are done is ended as always. */
 static gboolean
 is_stopped (OrtrainTrainer *self, OrtrainFit *fit)
 {
@@ -185,8 +186,8 @@ propagate_step_error (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *
   forget_ahead (fit);
 }
 
-/* Counts steps until n are left of which the loss is not known. quietly: the progress of the last of them is left to the
- * caller. */
+/* Counts steps until n are left of which the loss is not known. quietly: the progress of the last of them is left to
+ * the caller. */
 static gboolean
 settle (OrtrainTrainer *self, OrtrainFit *fit, guint n, gboolean quietly, GError **error)
 {
@@ -574,14 +575,15 @@ check_made (OrtrainTrainer *self, GError **error)
  * @error: return location for an error
  *
  * Trains, and blocks until it is done. With a [property@Trainer:patience], the session has the parameters of the best
- * epoch then, unless [property@Trainer:restore-best] says otherwise. Updates are immediate where nothing needs the gradients, unless
- * [property@TrainingOptions:immediate-updates] says otherwise.
+ * epoch then, unless [property@Trainer:restore-best] says otherwise. Updates are immediate where nothing needs the
+ * gradients, unless [property@TrainingOptions:immediate-updates] says otherwise.
  *
  * Errors are %ORTRAIN_SESSION_ERROR_OPTION for a [property@Trainer:monitor] that epochs do not have,
  * %G_IO_ERROR_CANCELLED, those of the dataset, those of [method@TrainingSession.train_step] and
  * [method@TrainingSession.optimizer_step] and, with a folder for checkpoints, those of [error@CheckpointError] and
- * [error@Gio.IOErrorEnum], the latter of logs, too. %ORTRAIN_SESSION_ERROR_INDEX and %ORTRAIN_SESSION_ERROR_NOT_FINITE name the item of the
- * dataset, where one is to blame. A training all of whose updates were skipped, as gradients were not finite
+ * [error@Gio.IOErrorEnum], the latter of logs, too. %ORTRAIN_SESSION_ERROR_INDEX and %ORTRAIN_SESSION_ERROR_NOT_FINITE
+ * name the item of the dataset, where one is to blame. A training all of whose updates were skipped, as gradients were
+ * not finite
  * ([class@LossScaler]), ends with %ORTRAIN_SESSION_ERROR_NOT_FINITE, too.
  *
  * Returns: (transfer full): the results; %NULL on error

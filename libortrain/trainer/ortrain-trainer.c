@@ -272,8 +272,8 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:resume: (getter get_resume) (setter set_resume)
    *
-   * Whether training starts from the checkpoint in [property@Trainer:checkpoint-dir]. Where no checkpoint was saved yet, it
-   * begins anew; one that is damaged, or has lost its manifest, is an error. Default: %FALSE.
+   * Whether training starts from the checkpoint in [property@Trainer:checkpoint-dir]. Where no checkpoint was saved
+   * yet, it begins anew; one that is damaged, or has lost its manifest, is an error. Default: %FALSE.
    */
   properties[PROP_RESUME] = ortrain_field_boolean ("resume", G_STRUCT_OFFSET (OrtrainTrainer, resume), FALSE);
 
@@ -290,8 +290,8 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
    * OrtrainTrainer:restore-best: (getter get_restore_best) (setter set_restore_best)
    *
    * Whether a training with a [property@Trainer:patience] ends with the parameters and buffers of its best epoch by
-   * [property@Trainer:monitor] instead of the last; they are kept in the memory of the host meanwhile. Checkpoints, from
-   * which training may go on, are not affected. Default: %TRUE.
+   * [property@Trainer:monitor] instead of the last; they are kept in the memory of the host meanwhile. Checkpoints,
+   * from which training may go on, are not affected. Default: %TRUE.
    */
   properties[PROP_RESTORE_BEST] =
       ortrain_field_boolean ("restore-best", G_STRUCT_OFFSET (OrtrainTrainer, restore_best), TRUE);

@@ -34,8 +34,8 @@ gboolean ortrain_training_log_check_path (const char *path, GError **error);
 /* Before training is resumed: whether a file has the columns that will be written, so that it can be continued.
  * G_IO_ERROR_EXISTS if not. */
 gboolean ortrain_training_log_check_columns (const char *path, const char *const *names, GError **error);
-/* last_step: training is resumed after it, and later entries are removed; 0: the file is replaced. names: of metrics, which
- * are further columns */
+/* last_step: training is resumed after it, and later entries are removed; 0: the file is replaced. names: of metrics,
+ * which are further columns */
 OrtrainTrainingLog *ortrain_training_log_new (const char *path, guint64 last_step, const char *const *names,
                                               GError **error);
 gboolean ortrain_training_log_write (OrtrainTrainingLog *self, const OrtrainLogEntry *entry, GError **error);

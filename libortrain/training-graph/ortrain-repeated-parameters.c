@@ -38,8 +38,8 @@ has_parameters (OrtrainGraph *graph, const char *module)
   return FALSE;
 }
 
-/* Whether `again` is `module`, as it is or as the exporter calls it when it is called again: "query_1", of which the file
- * has no parameters. NULL is the outermost module. */
+/* Whether `again` is `module`, as it is or as the exporter calls it when it is called again: "query_1", of which the
+ * file has no parameters. NULL is the outermost module. */
 static gboolean
 is_module_again (OrtrainGraph *graph, const char *module, const char *again)
 {

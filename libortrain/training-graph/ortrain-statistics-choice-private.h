@@ -6,10 +6,11 @@
 
 /* Which layers with running statistics train them: normalize by the batch, and move them. */
 
-/* A layer whose running statistics (inputs) are weights of the model; those that are computed stay as the model says. */
+/* A layer whose running statistics (inputs) are weights of the model; those that are computed stay as the model says.
+ */
 gboolean ortrain_statistics_are_stored (const OrtrainNode *node);
-/* Decides for all of them, once the roles of the initializers are known: a layer that trains them gets a training form, whose
- * buffers get ROLE_BUFFER. notes: of char *, to which automatic decisions are appended. */
+/* Decides for all of them, once the roles of the initializers are known: a layer that trains them gets a training form,
+ * whose buffers get ROLE_BUFFER. notes: of char *, to which automatic decisions are appended. */
 gboolean ortrain_statistics_choose (OrtrainGraph *graph, OrtrainTrainingOptions *options, GStrvBuilder *notes,
                                     GError **error);
 /* The decision for a node of that graph, or of a copy. */

@@ -38,7 +38,8 @@ ortrain_statistics_forget (OrtrainNode *node)
   ortrain_attributes_remove (node->attributes, TRAINS);
 }
 
-/* Whether a value is computed from one that is trained. n_weights: of weights, trained or not, that it is computed from. */
+/* Whether a value is computed from one that is trained. n_weights: of weights, trained or not, that it is computed
+ * from. */
 static gboolean
 depends_on_trained (OrtrainValue *value, GHashTable *weights, guint *n_weights)
 {

@@ -298,8 +298,8 @@ widen_gradient (OrtrainGraph *graph, OrtrainValue **gradient, GError **error)
   return TRUE;
 }
 
-/* For gradients that are accumulated over several steps: the loss times the weight of the step. An update divides by the sum of
- * the weights. */
+/* For gradients that are accumulated over several steps: the loss times the weight of the step. An update divides by
+ * the sum of the weights. */
 static OrtrainValue *
 weigh_loss (OrtrainTrainingGraph *self, OrtrainValue *loss, GError **error)
 {

@@ -3,8 +3,8 @@
 
 #include "analysis/ortrain-parameter-roles-private.h"
 
-/* Notes about tensors of which the file does not make clear whether they are parameters: the decision, and the options for the
- * other choice. */
+/* Notes about tensors of which the file does not make clear whether they are parameters: the decision, and the options
+ * for the other choice. */
 
 typedef struct
 {

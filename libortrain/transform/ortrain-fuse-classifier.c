@@ -8,16 +8,20 @@
  * the forward pass to the beginning of the backward pass. The gradient of the loss is known before the backward pass
  * begins, so that both gradients of the layer can be computed with the loss, of a few rows of scores at a time. */
 
-#define SCORES_BYTES (8 << 20) /* of a piece of scores, about what caches hold … */
-#define WEIGHT_PART                                                                                                    \
-  8 /* … or, on a device, so many that its gradient's way to memory and back is this part of a piece, … */
-#define MEMORY_PARTS 64 /* … as long as that is a small part of the memory that may be used … */
-#define PITCH_BYTES 16  /* rows of which products on a device want */
-#define LEAST_ROWS 256 /* … but no fewer rows: the weight is read, and its gradient read and written, for each piece */
-#define MOST_PIECES 32 /* … and no more pieces, as long as none has more than … */
+/* The size of a piece. On the host, a piece holds about as many scores as caches do, in SCORES_BYTES. On a device, it
+ * has so many rows that the traffic of the weight's gradient is 1 / WEIGHT_PART of the piece's own, as long as the
+ * piece takes at most 1 / MEMORY_PARTS of the memory. It has at least LEAST_ROWS rows, since the weight is read and its
+ * gradient is read and written for each piece; and there are at most MOST_PIECES pieces, unless one would have more
+ * than MANY_ROWS rows. */
+#define SCORES_BYTES (8 << 20)
+#define WEIGHT_PART 8
+#define MEMORY_PARTS 64
+#define LEAST_ROWS 256
+#define MOST_PIECES 32
 #define MANY_ROWS 2048
 #define ROWS_STEP 64
-#define MAX_NODES 64 /* between the product and the loss, and in front of the gradient of the loss */
+#define PITCH_BYTES 16 /* alignment of the rows of operands of products on a device */
+#define MAX_NODES 64   /* between the product and the loss, and in front of the gradient of the loss */
 
 typedef struct
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Times matrix products by types and shapes:
  *   bench-gemm [threads] [M] [seconds per figure] [KxN...]
- * The shapes, of weights, are those of a transformer's layers unless others are given; forward, and the gradients of both
- * operands. The figure is the best of
- * several runs in GFLOP/s; the variants of a shape take turns. */
+ * The shapes, of weights, are those of a transformer's layers unless others are given; forward, and the gradients of
+ * both operands. The figure is the best of several runs in GFLOP/s; the variants of a shape take turns. */
 #include "cpu/ortrain-cpu-gemm.h"
 
 #include <stdio.h>

@@ -10,9 +10,9 @@
 
 /* A device on the host, for tests: CPU kernels behind an API that behaves like a GPU.
  *
- * Its memory is mapped twice. The addresses that the library gets belong to a mapping that nobody may touch, so that the
- * host crashes where it takes them for its own; streams go through the other one. Each stream is a thread that runs late
- * and out of phase with the others. ORTRAIN_LATE_FAIL=N makes the N-th allocation, and all after it, fail;
+ * Its memory is mapped twice. The addresses that the library gets belong to a mapping that nobody may touch, so that
+ * the host crashes where it takes them for its own; streams go through the other one. Each stream is a thread that runs
+ * late and out of phase with the others. ORTRAIN_LATE_FAIL=N makes the N-th allocation, and all after it, fail;
  * ORTRAIN_LATE_WITHOUT, names of operators or "all", takes their kernels away. */
 
 #define MEMORY_BYTES ((gsize) 1 << 36) /* of addresses, not of memory */

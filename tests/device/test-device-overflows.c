@@ -46,7 +46,8 @@ make_optimizer (const char *name)
   return g_object_new (ORTRAIN_TYPE_ADAGRAD, "learning-rate", 0.01, "learning-rate-decay", 0.1, NULL);
 }
 
-/* y = sqrt (x · w), of [n, 2]: where x is 0, the gradient is infinite. The learning rate differs from update to update. */
+/* y = sqrt (x · w), of [n, 2]: where x is 0, the gradient is infinite. The learning rate differs from update to update.
+ */
 static OrtrainTrainingSession *
 make_session (const Form *form, const char *provider, double minimum_scale)
 {
@@ -155,8 +156,8 @@ count (OrtrainTrainingSession *session, guint *n)
   ++*n;
 }
 
-/* The same as on the CPU, whether somebody reads the loss of each step, of some or of none; and the host waits for nothing when
- * it submits the second step. */
+/* The same as on the CPU, whether somebody reads the loss of each step, of some or of none; and the host waits for
+ * nothing when it submits the second step. */
 static void
 test_bits (gconstpointer data)
 {
@@ -188,7 +189,8 @@ test_bits (gconstpointer data)
     }
 }
 
-/* The same by steps and updates that are called apart, with gradients of one step or of two: an update is not waited for. */
+/* The same by steps and updates that are called apart, with gradients of one step or of two: an update is not waited
+ * for. */
 static void
 test_apart (gconstpointer data)
 {
@@ -398,8 +400,8 @@ step_in_handler (OrtrainTrainingSession *session, guint *n_busy)
   ++*n_busy;
 }
 
-/* A handler is told of an update that was left out while the step ends, on a device as on the CPU: it may read, and begin no other
- * step. */
+/* A handler is told of an update that was left out while the step ends, on a device as on the CPU: it may read, and
+ * begin no other step. */
 static void
 test_handler (void)
 {

@@ -52,9 +52,9 @@ update (OrtrainTrainingSession *session)
   g_assert_no_error (error);
 }
 
-/* Forward and backward are one range of calls, and the host waits for three events: the end of the update before, the copies
- * from the place of the feeds two steps before, and the loss. With a handler of a phase, each
- * phase is a range of its own; the numbers are the same. */
+/* Forward and backward are one range of calls, and the host waits for three events: the end of the update before, the
+ * copies from the place of the feeds two steps before, and the loss. With a handler of a phase, each phase is a range
+ * of its own; the numbers are the same. */
 static void
 test_train_step (void)
 {
@@ -260,7 +260,8 @@ test_phases (void)
   test_assert_same_bits (a, b);
 }
 
-/* A range of calls is captured for each shape and each of two places of the feeds, and again when its addresses change. */
+/* A range of calls is captured for each shape and each of two places of the feeds, and again when its addresses change.
+ */
 static void
 test_shapes (void)
 {

@@ -493,8 +493,8 @@ test_dlpack (void)
   g_assert_cmpstr (ortrain_tensor_get_device (open), ==, "late");
 }
 
-/* Another library has memory of the device, and computes on the device's default stream: its results are waited for when
- * a tensor is taken, and whenever it is asked for. */
+/* Another library has memory of the device, and computes on the device's default stream: its results are waited for
+ * when a tensor is taken, and whenever it is asked for. */
 static void
 test_others (void)
 {

@@ -300,8 +300,8 @@ test_failing_allocations (void)
   g_assert_cmpuint (n_failed, >=, 4); /* control block, fault, state, arena */
 }
 
-/* The memory of a session is taken by its first step. When there is not enough, the step fails, the session is as it was,
- * and goes on once there is. */
+/* The memory of a session is taken by its first step. When there is not enough, the step fails, the session is as it
+ * was, and goes on once there is. */
 static void
 test_later_memory (void)
 {

@@ -258,7 +258,8 @@ fed_tear_down (Fed *self, gconstpointer name)
   test_model_free (self->model);
 }
 
-/* Both kinds of step refuse it; the session is as it was, and goes on, with a step of the right kind before and after. */
+/* Both kinds of step refuse it; the session is as it was, and goes on, with a step of the right kind before and after.
+ */
 static void
 assert_step_refuses (Fed *self, OrtrainTensorDict *bad, int code, const char *where, const char *why)
 {

@@ -5,8 +5,8 @@
 #include "model/ortrain-proto-maker.h"
 #include "session/fixture.h"
 
-/* Each allocation that may fail does, one after the other, in everything that a program does with a model. Then there is
- * an error that says so, everything is as it was, and the same call goes well when there is memory again. */
+/* Each allocation that may fail does, one after the other, in everything that a program does with a model. Then there
+ * is an error that says so, everything is as it was, and the same call goes well when there is memory again. */
 
 #define DIMS(...) ((const gint64[]){ __VA_ARGS__, -1 })
 

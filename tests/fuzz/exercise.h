@@ -14,7 +14,7 @@ typedef struct
 } Exercise;
 
 /* The model is taken through the stages, each of which gives a result or an error. Shapes and elements of the inputs
- * are drawn: small numbers most of the time, and those at the edges of their types. rarity: a stage is left out but for one
- * run in so many, so that more models are tried in the same time; 1: all stages. */
+ * are drawn: small numbers most of the time, and those at the edges of their types. rarity: a stage is left out but for
+ * one run in so many, so that more models are tried in the same time; 1: all stages. */
 void exercise_model (GBytes *bytes, GRand *random, guint rarity, Exercise *result);
 void exercise_clear (Exercise *self);

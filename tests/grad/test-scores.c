@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Losses on outputs that are a softmax, a log-softmax or a logistic function already: computed from the scores before. */
+/* Losses on outputs that are a softmax, a log-softmax or a logistic function already: computed from the scores before.
+ */
 
 #define N 6
 #define CLASSES 5

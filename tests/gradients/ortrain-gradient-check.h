@@ -6,11 +6,12 @@
 /* One case of a gradient check, as text, so that a table of hundreds stays readable.
  *
  * inputs: separated by ';'. "f[2,3]" distinct float64 values in about [-1.5, 1.5], none near 0, differentiated;
- *   "F[2]{1,0}" given values, at a kink or a zero; "p[2,3]" the same, positive; "u[2,3]" within (-0.9, 0.9); "g[2,3]" above 1; "c[2,3]" like f and "q[2,3]" like p,
- * but not differentiated; "i[3]{0,2,1}" int64 constants, "j[…]" int32 ones; "I[3]{…}" int64 computed (an input of the graph, not a
- * constant); "b[2]{1,0}" bool constants; "d[2]{0.5,1}" float64 constants; "s[2]" float32, "o[2]" uint8, "a[2]" int8
- * constants; "z[2]{0.5,1}" float64 and "y[2]" positive ones that are not rounded to 16 bits; "_" absent. attributes: separated by spaces:
- * "axis=1 pads=[1,1] alpha=0.5f mode='edge' names=['a','b'] ratios=[0.5f,1f]". */
+ *   "F[2]{1,0}" given values, at a kink or a zero; "p[2,3]" the same, positive; "u[2,3]" within (-0.9, 0.9); "g[2,3]"
+ * above 1; "c[2,3]" like f and "q[2,3]" like p, but not differentiated; "i[3]{0,2,1}" int64 constants, "j[…]" int32
+ * ones; "I[3]{…}" int64 computed (an input of the graph, not a constant); "b[2]{1,0}" bool constants; "d[2]{0.5,1}"
+ * float64 constants; "s[2]" float32, "o[2]" uint8, "a[2]" int8 constants; "z[2]{0.5,1}" float64 and "y[2]" positive
+ * ones that are not rounded to 16 bits; "_" absent. attributes: separated by spaces: "axis=1 pads=[1,1] alpha=0.5f
+ * mode='edge' names=['a','b'] ratios=[0.5f,1f]". */
 typedef struct
 {
   const char *op_type;
@@ -42,8 +43,8 @@ typedef struct
   double worst;  /* difference, relative to the largest element of an output or to 1 */
 } OrtrainBodyCheck;
 
-/* From now on (NULL: no longer), each node of an operator of our own that is run is run as its body, too. operators: name
- * → OrtrainBodyCheck. */
+/* From now on (NULL: no longer), each node of an operator of our own that is run is run as its body, too. operators:
+ * name → OrtrainBodyCheck. */
 void ortrain_gradient_check_compare_bodies (GHashTable *operators);
 
 /* Sees each node that is run. in, out: by operand, NULL where absent. */

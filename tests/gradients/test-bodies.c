@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* Each operator of our own, and Einsum, against its body in standard ONNX operators, on the operands of the gradients' cases
- * and of those here, in float64 and in 16 bits. */
+/* Each operator of our own, and Einsum, against its body in standard ONNX operators, on the operands of the gradients'
+ * cases and of those here, in float64 and in 16 bits. */
 
 #define LIMIT 1e-13
 

@@ -139,8 +139,8 @@ test_small (void)
   g_assert_cmpuint (n_lowest, ==, n_rounds);
 }
 
-/* The backward pass of two linear layers around an activation, in the order in which gradients are derived: the gradient of
- * the activation waits while the activation is computed again for the gradient of the second weight. */
+/* The backward pass of two linear layers around an activation, in the order in which gradients are derived: the
+ * gradient of the activation waits while the activation is computed again for the gradient of the second weight. */
 static void
 test_weight_gradients (void)
 {

@@ -124,8 +124,8 @@ test_views_and_in_place (Fixture *fixture, gconstpointer data)
   g_hash_table_unref (memory.places);
 }
 
-/* A normalisation's kernel makes three gradients at once: scale and bias accumulate in place like any other, also when both are used
- * twice. */
+/* A normalisation's kernel makes three gradients at once: scale and bias accumulate in place like any other, also when
+ * both are used twice. */
 static void
 test_norm (Fixture *fixture, gconstpointer data)
 {

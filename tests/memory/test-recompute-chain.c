@@ -248,8 +248,8 @@ get_binomial (guint n, guint k)
   return result;
 }
 
-/* The least number of times that blocks run forward to have `n` of them run backward, with so many snapshots, besides the run
- * that each backward run begins with (Griewank and Walther, "Revolve", 2000). */
+/* The least number of times that blocks run forward to have `n` of them run backward, with so many snapshots, besides
+ * the run that each backward run begins with (Griewank and Walther, "Revolve", 2000). */
 static double
 count_runs (guint n, guint snapshots)
 {

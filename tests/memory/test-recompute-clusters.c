@@ -139,7 +139,8 @@ test_table (void)
   g_assert_nonnull (strstr (json, "\"saving\" : \"128*b*s*(s - 1)\""));
 }
 
-/* A view has no memory of its own: the two are one row, which counts once; where one of them stays, nothing is saved. */
+/* A view has no memory of its own: the two are one row, which counts once; where one of them stays, nothing is saved.
+ */
 static void
 test_views (void)
 {

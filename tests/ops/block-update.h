@@ -6,8 +6,8 @@
 #include "common/ortrain-block-quantization.h"
 #include "core/ortrain-float-private.h"
 
-/* Updates with states in 8 bits, by the kernels of any provider: against the formulas in double on the numbers that the codes
- * stand for, stored by the same codes. */
+/* Updates with states in 8 bits, by the kernels of any provider: against the formulas in double on the numbers that the
+ * codes stand for, stored by the same codes. */
 
 typedef struct
 {

@@ -128,8 +128,8 @@ half_prepare (const HalfCase *self, OrtrainKernelSetup *setup, OrtrainOperand *i
   return kernel;
 }
 
-/* types [n_inputs + n_outputs]. place: the input that output 0 is written over, -1: none; it is refused with FALSE where
- * the kernel cannot. Outputs that accumulate hold numbers before. */
+/* types [n_inputs + n_outputs]. place: the input that output 0 is written over, -1: none; it is refused with FALSE
+ * where the kernel cannot. Outputs that accumulate hold numbers before. */
 static inline gboolean
 half_run (const HalfCase *self, const OrtrainDType *types, gint place, guint n_threads, HalfBuffer *results)
 {

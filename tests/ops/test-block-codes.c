@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Codes of 8 bits as vectors have them, against one after the other: the same bits for each number. Compiled for x86-64-v4. */
+/* Codes of 8 bits as vectors have them, against one after the other: the same bits for each number. Compiled for
+ * x86-64-v4. */
 
 static void
 compare_encoding (const float *x, float factor)

@@ -87,8 +87,8 @@ static const Case shapes[] = {
   CONV_3D (1, 1, 3, 20, 4, 14, 14, 1, 7, 7, 2, 0, 3, 3),
   CONV_3D (1, 1, 20, 16, 6, 7, 7, 3, 1, 1, 1, 1, 0, 0),
   CONV_3D (1, 1, 16, 16, 5, 9, 9, 3, 3, 3, 2, 1, 1, 1),
-  /* planes of several channels at once: channels that fill no vector, several taps in one row and more than there are sums
-   * for, strides that leave gaps, a bias where no tap reaches */
+  /* planes of several channels at once: channels that fill no vector, several taps in one row and more than there are
+   * sums for, strides that leave gaps, a bias where no tap reaches */
   CONV_2D (3, 37, 1, 1, 7, 7, 5, 5, 1, 1, 2, 2),
   CONV_2D (2, 17, 1, 1, 9, 21, 3, 11, 2, 1, 1, 5),
   CONV_2D (2, 20, 1, 1, 11, 13, 2, 2, 3, 1, 0, 0),
@@ -304,7 +304,8 @@ static const OrtrainDType dtypes[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_FLOA
 /* The results of plain loops, without the bias: computed once for all algorithms, since they take most of the time. */
 static double *references[G_N_ELEMENTS (shapes)][N_PRODUCTS];
 
-/* All products by an algorithm, or by the one that is chosen. kept: of each product, computed where NULL; may be NULL */
+/* All products by an algorithm, or by the one that is chosen. kept: of each product, computed where NULL; may be NULL
+ */
 static void
 check_shape (const Case *shape, const char *algorithm, OrtrainProvider **providers, double **kept)
 {

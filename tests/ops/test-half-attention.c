@@ -3,8 +3,8 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* Attention and its gradient in types of 16 bits: heads in order and packed, masks that are added and that are boolean, several
- * blocks of queries and several tiles of keys. */
+/* Attention and its gradient in types of 16 bits: heads in order and packed, masks that are added and that are boolean,
+ * several blocks of queries and several tiles of keys. */
 
 typedef enum
 {
@@ -87,8 +87,8 @@ check (const Shape *shape, gboolean grad, guint absent)
   for (guint i = 0; i < 3; i++)
     if (absent >> i & 1)
       self.outputs[i].absent = TRUE;
-  /* Products may add up in another order where rows lie closer together, or keys come in tiles: by γ = n·u of the longest sum,
-   * u = 2^-24, on numbers that cancel by no more than their largest. lse is rounded from float64. */
+  /* Products may add up in another order where rows lie closer together, or keys come in tiles: by γ = n·u of the
+   * longest sum, u = 2^-24, on numbers that cancel by no more than their largest. lse is rounded from float64. */
   self.sums = 7;
   self.slack = (double) MAX (MAX (shape->keys, shape->queries), shape->width) * 0x1p-24;
   half_check (&self);

@@ -3,7 +3,8 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* Batch normalisation in types of 16 bits: with stored statistics, in training, and the gradients of both; planes and rows. */
+/* Batch normalisation in types of 16 bits: with stored statistics, in training, and the gradients of both; planes and
+ * rows. */
 
 typedef enum
 {

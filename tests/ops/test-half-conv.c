@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "kernel-run.h"
 
-/* Convolutions and their gradients whose operands have 16 bits or are of several types. Small integers have exact sums in
- * float32, whatever the order: the result must be that of float64, rounded once, to the last bit. */
+/* Convolutions and their gradients whose operands have 16 bits or are of several types. Small integers have exact sums
+ * in float32, whatever the order: the result must be that of float64, rounded once, to the last bit. */
 
 static const OrtrainDType types[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "kernel-run.h"
 
-/* Einsum and EinsumGrad whose operands have 16 bits or are of several types. Their sums are of float64: a result is that
- * of float64 operands, rounded once, to the last bit. */
+/* Einsum and EinsumGrad whose operands have 16 bits or are of several types. Their sums are of float64: a result is
+ * that of float64 operands, rounded once, to the last bit. */
 
 static const OrtrainDType types[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
 

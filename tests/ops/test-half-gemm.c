@@ -5,8 +5,8 @@
 
 /* Matrix products whose operands have 16 bits or are of several types.
  *
- * Small integers have exact sums in float32, whatever the order: such a product must be that of float64, rounded once, to
- * the last bit. Other numbers are compared within a bound. */
+ * Small integers have exact sums in float32, whatever the order: such a product must be that of float64, rounded once,
+ * to the last bit. Other numbers are compared within a bound. */
 
 static const OrtrainDType types[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
 
@@ -219,8 +219,8 @@ test_blocks (void)
   check_types (&aliased, exact, bf16, bf16, bf16, ORTRAIN_DTYPE_FLOAT32);
 }
 
-/* Any numbers. Each of the k products, and each sum that it is part of, is rounded to float32: at most k + 2 roundings of
- * relative size 2^-24 for a term, then one to the type of the result. */
+/* Any numbers. Each of the k products, and each sum that it is part of, is rounded to float32: at most k + 2 roundings
+ * of relative size 2^-24 for a term, then one to the type of the result. */
 static void
 check_bound (OrtrainDType a_type, OrtrainDType b_type, OrtrainDType y_type, gint64 m, gint64 n, gint64 k)
 {

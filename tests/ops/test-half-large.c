@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "kernel-run.h"
 
-/* Large operands of 16 bits: no kernel asks for a workspace that one of them would fill as float32, and the bits are the
- * same at any number of threads. */
+/* Large operands of 16 bits: no kernel asks for a workspace that one of them would fill as float32, and the bits are
+ * the same at any number of threads. */
 
 static const OrtrainDType halves[] = { ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
 

@@ -3,8 +3,8 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* Normalisation over the last axes, over groups of channels and over neighbouring channels, with their gradients, in types
- * of 16 bits. */
+/* Normalisation over the last axes, over groups of channels and over neighbouring channels, with their gradients, in
+ * types of 16 bits. */
 
 #define OPERAND(low, high, ...)                                                                                        \
   {                                                                                                                    \

@@ -36,8 +36,8 @@ test_sizes (gconstpointer op_type)
       check (op_type, 2, 70, sizes[i] + 1, 0);
       check (op_type, 2, sizes[i], 130, 0);
     }
-  /* rows longer than a buffer: their pieces' sums are joined in float64 in another order, which moves a sum by no more than
-   * one unit roundoff of float32 */
+  /* rows longer than a buffer: their pieces' sums are joined in float64 in another order, which moves a sum by no more
+   * than one unit roundoff of float32 */
   check (op_type, 2, 9001, 1, 0x1p-23);
 }
 

@@ -6,8 +6,8 @@
 #include "kernel-abi/ortrain-update-scalars-private.h"
 #include "ops/ortrain-op-private.h"
 
-/* Updates with a loss scale, with gradients and parameters of 16 bits, with working copies and with stochastic rounding:
- * against the same update in float32, bit by bit. */
+/* Updates with a loss scale, with gradients and parameters of 16 bits, with working copies and with stochastic
+ * rounding: against the same update in float32, bit by bit. */
 
 static const OrtrainDType halves[] = { ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
 static const gint64 sizes[] = { 1, 7, 31, 33, 1000, 40000 };

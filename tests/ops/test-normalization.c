@@ -3,8 +3,8 @@
 #include "op-harness.h"
 #include "ops/upgrade/ortrain-upgrade-private.h"
 
-/* Batch normalisation against PyTorch's numbers, by planes and by rows; layer and group normalisation against sums written
- * out here; equal bits at any number of threads. */
+/* Batch normalisation against PyTorch's numbers, by planes and by rows; layer and group normalisation against sums
+ * written out here; equal bits at any number of threads. */
 
 static void
 check_batch_norm_train (gint64 opset, guint n_outputs, gboolean has_mode)

@@ -9,7 +9,8 @@
 
 /* Checks of a node before its row's own functions see it, and of the nodes that a gradient rule writes. */
 
-/* "f[2,3]": float32 of that shape; "f": of unknown rank; i: int32, l: int64, d: float64, b: bool; "l{2,3}": these numbers */
+/* "f[2,3]": float32 of that shape; "f": of unknown rank; i: int32, l: int64, d: float64, b: bool; "l{2,3}": these
+ * numbers */
 static OrtrainValue *
 add_input (OrtrainGraph *graph, const char *text, guint index)
 {

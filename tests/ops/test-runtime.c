@@ -2,8 +2,8 @@
 #include "../model/model-text.h"
 #include "folder.h"
 
-/* Operators that ONNX Runtime's optimizer writes, against the operators of ONNX that they stand for. Their values in ONNX
- * Runtime itself are in exports/test_made.py. */
+/* Operators that ONNX Runtime's optimizer writes, against the operators of ONNX that they stand for. Their values in
+ * ONNX Runtime itself are in exports/test_made.py. */
 
 typedef struct
 {

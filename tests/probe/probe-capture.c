@@ -190,7 +190,8 @@ probe_capture (Probe *self)
   g_autofree guint32 *ordinary = g_new0 (guint32, 1);
   for (guint i = 0; i < G_N_ELEMENTS (kinds); i++)
     {
-      /* each trial opens its own streams and events: one that fails may leave them in a state that the next cannot use */
+      /* each trial opens its own streams and events: one that fails may leave them in a state that the next cannot use
+       */
       Probe probe = *self;
       Trial trial = { .probe = &probe, .ordinary = ordinary };
       if (!probe_check (self, cudaStreamCreateWithFlags (&probe.stream, cudaStreamNonBlocking), "a stream"))

@@ -7,7 +7,8 @@
 
 G_BEGIN_DECLS
 
-/* cuDNN's description of the device in use, as tests/simt/devices has them. NULL with an error: it gives none. Transfer full. */
+/* cuDNN's description of the device in use, as tests/simt/devices has them. NULL with an error: it gives none. Transfer
+ * full. */
 char *probe_describe_device (GError **error);
 /* Adds the answer of the heuristics: asked as the provider asks, with a handle in the graph, and for a description of
  * the device (NULL: not); and whether an execution plan of the first engine needs a handle. */

@@ -13,8 +13,8 @@
 #define WORKSPACE ((gsize) 32 << 20)
 #define MOST_ALGORITHMS 8
 
-/* The three products of a linear layer [rows, inner] → [rows, width], whose result has rows of ld elements: the layer; the
- * gradient of its input; that of its weight. */
+/* The three products of a linear layer [rows, inner] → [rows, width], whose result has rows of ld elements: the layer;
+ * the gradient of its input; that of its weight. */
 typedef enum
 {
   FORWARD,

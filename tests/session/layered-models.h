@@ -70,7 +70,8 @@ make_post_norm (void)
   return self;
 }
 
-/* The embedding is the weight of the scores, too: its gradient has a term at the begin of the backward pass, and one at the end. */
+/* The embedding is the weight of the scores, too: its gradient has a term at the begin of the backward pass, and one at
+ * the end. */
 static inline OrtrainGraphBuilder *
 make_tied (void)
 {
@@ -125,8 +126,9 @@ make_resnet (void)
   return end_cnn (self, x, 32);
 }
 
-/* Inverted residual blocks as in MobileNet; the first is by far the largest. The step needs the fewest bytes if the widening
- * convolution of that block runs twice in the backward pass: for the gradient of its norm, and for the next weight gradient. */
+/* Inverted residual blocks as in MobileNet; the first is by far the largest. The step needs the fewest bytes if the
+ * widening convolution of that block runs twice in the backward pass: for the gradient of its norm, and for the next
+ * weight gradient. */
 static inline OrtrainGraphBuilder *
 make_inverted (void)
 {

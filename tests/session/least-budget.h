@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* The smallest budget that the message of a refused budget names, in bytes; `whole` if it names none. Such a budget must be met. */
+/* The smallest budget that the message of a refused budget names, in bytes; `whole` if it names none. Such a budget
+ * must be met. */
 static inline guint64
 test_read_least (const GError *refusal, guint64 whole)
 {

@@ -26,8 +26,8 @@ add_node (Proto *graph, const char *op_type, const char *inputs, const char *out
   proto_message (graph, 1, node);
 }
 
-/* `places`: where numbers are above 0 that are drawn anew in each run, which they all are: a shape that no plan knows, so that
- * everything runs node by node. dims end with -1 */
+/* `places`: where numbers are above 0 that are drawn anew in each run, which they all are: a shape that no plan knows,
+ * so that everything runs node by node. dims end with -1 */
 static void
 add_unknown (Proto *graph, const gint64 *dims)
 {

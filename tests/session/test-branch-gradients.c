@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "../model/model-text.h"
 
-/* Branches that shapes decide are trained through: outputs, losses and gradients are those of models without a branch. */
+/* Branches that shapes decide are trained through: outputs, losses and gradients are those of models without a branch.
+ */
 
 #define ROWS                                                                                                           \
   "in x f64 b,3\nweight u f64 3,3\nweight v f64 3,3\nconst zero i64 = 0\nconst two i64 = 2\nconst four i64 = 4\n"      \

@@ -217,8 +217,8 @@ plan_found (TestModel *model, guint64 budget)
   return plan;
 }
 
-/* The only entry, whole and wrong in many places: the plan that is made of it, or the refusal, is the right one, or it is
- * searched for. */
+/* The only entry, whole and wrong in many places: the plan that is made of it, or the refusal, is the right one, or it
+ * is searched for. */
 static void
 check_wrong (TestModel *model, guint64 budget, char *(*plan) (TestModel *model, guint64 budget), const char *expected)
 {

@@ -6,8 +6,8 @@
 
 #include "plan/ortrain-memory-plan-private.h"
 
-/* Small budgets have stretches of the forward pass run again within others: bits stay, in every precision, and less is needed
- * than by layers. */
+/* Small budgets have stretches of the forward pass run again within others: bits stay, in every precision, and less is
+ * needed than by layers. */
 
 /* Scores of so many positions are computed in pieces. */
 #define LATE_BATCH 8

@@ -47,8 +47,8 @@ test_counters (void)
   test_remove_folder (folder);
 }
 
-/* The result of one call given to the finish function of another is a mistake of the programmer: a critical warning, and
- * no value of the wrong type. */
+/* The result of one call given to the finish function of another is a mistake of the programmer: a critical warning,
+ * and no value of the wrong type. */
 
 #define FINISH(name, ...)                                                                                              \
   static void finish_##name (gpointer self, GAsyncResult *result)                                                      \

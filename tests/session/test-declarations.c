@@ -296,8 +296,8 @@ test_training (void)
     }
 }
 
-/* y = x w + z. Where an evaluation has feeds that the names of sizes do not allow, the session goes on with other graphs:
- * the update of the step before is made all the same. */
+/* y = x w + z. Where an evaluation has feeds that the names of sizes do not allow, the session goes on with other
+ * graphs: the update of the step before is made all the same. */
 static void
 test_update_after_evaluation (void)
 {

@@ -102,8 +102,8 @@ make_branch (const char *prefix)
   return graph;
 }
 
-/* y = h + If (c) { x then.w + then.c } else { x else.w + else.c }; of data: c is computed from x, else it is stored. Then
- * h is an output as well. */
+/* y = h + If (c) { x then.w + then.c } else { x else.w + else.c }; of data: c is computed from x, else it is stored.
+ * Then h is an output as well. */
 static OrtrainModel *
 make_if (gboolean of_data)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "../model/model-text.h"
 
-/* One rule for the types of feeds, wherever a session is fed: floating types are rounded, integers and truth values must be
- * exact. */
+/* One rule for the types of feeds, wherever a session is fed: floating types are rounded, integers and truth values
+ * must be exact. */
 
 static OrtrainTrainingSession *
 make_session (const char *text, OrtrainLoss *loss, GError **error)

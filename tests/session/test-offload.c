@@ -11,8 +11,8 @@
 #include <glib/gstdio.h>
 #include <unistd.h>
 
-/* Values that leave the memory of a step until the backward pass: a budget is met at less than by computing again alone, and
- * nothing changes, bit for bit. */
+/* Values that leave the memory of a step until the backward pass: a budget is met at less than by computing again
+ * alone, and nothing changes, bit for bit. */
 
 #define N_STEPS 6
 
@@ -46,7 +46,8 @@ is_emulated (void)
   return g_strcmp0 (g_getenv ("ORTRAIN_PROVIDER"), "cuda") == 0;
 }
 
-/* A fixture that needs fewer bytes with offloading than by recomputing alone: the CPU's kernels plan other workspaces than CUDA's. */
+/* A fixture that needs fewer bytes with offloading than by recomputing alone: the CPU's kernels plan other workspaces
+ * than CUDA's. */
 static const char *
 name_offloaded_model (void)
 {

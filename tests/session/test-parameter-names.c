@@ -157,8 +157,8 @@ test_names (void)
     }
 }
 
-/* A Constant node that the exporter numbered is a number of the program where parameters have names, and may be a weight
- * elsewhere. */
+/* A Constant node that the exporter numbered is a number of the program where parameters have names, and may be a
+ * weight elsewhere. */
 static void
 test_literals (void)
 {

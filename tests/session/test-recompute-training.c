@@ -259,7 +259,8 @@ test_clusters (gconstpointer name)
     }
 }
 
-/* BERT's residual sums, which others are computed from, take more when they run again: they are kept, and it is said. */
+/* BERT's residual sums, which others are computed from, take more when they run again: they are kept, and it is said.
+ */
 static void
 test_dropped (void)
 {

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* Inputs whose contents decide shapes, as the lengths of sequences do: plans for other batches, and for other contents. */
+/* Inputs whose contents decide shapes, as the lengths of sequences do: plans for other batches, and for other contents.
+ */
 
 #define DIMS(...) ((const gint64[]){ __VA_ARGS__, -1 })
 #define FLOAT 1
@@ -87,7 +88,8 @@ make_model (Kind kind)
   return model;
 }
 
-/* Contents that decide: row i of a batch of any size has the same length in each batch of BATCH rows. longest: at row 1 */
+/* Contents that decide: row i of a batch of any size has the same length in each batch of BATCH rows. longest: at row 1
+ */
 static OrtrainTensor *
 make_deciding (Kind kind, gint64 batch, gint64 longest)
 {
@@ -336,7 +338,8 @@ test_same_outcome (gconstpointer data)
     }
 }
 
-/* y: [batch, longest], float: x where the column is below the length, else 0. The lengths decide the shape, and are read. */
+/* y: [batch, longest], float: x where the column is below the length, else 0. The lengths decide the shape, and are
+ * read. */
 static OrtrainModel *
 make_mask_model (void)
 {

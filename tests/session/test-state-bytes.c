@@ -3,8 +3,8 @@
 #include "plan/ortrain-plan-tables-private.h"
 #include "session/fixture.h"
 
-/* The optimizer's state, in the plan, in the reports of memory and in checkpoints: the same bytes. In memory each tensor
- * begins at a multiple of 64. */
+/* The optimizer's state, in the plan, in the reports of memory and in checkpoints: the same bytes. In memory each
+ * tensor begins at a multiple of 64. */
 
 #define ALIGNMENT 64
 

@@ -237,7 +237,8 @@ test_damaged_best (void)
   test_remove_folder (folder);
 }
 
-/* The batch size that is set counts, not the one in the checkpoint: the items not seen yet come in batches of the new size. */
+/* The batch size that is set counts, not the one in the checkpoint: the items not seen yet come in batches of the new
+ * size. */
 static void
 test_resume_batch_size (void)
 {

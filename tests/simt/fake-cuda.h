@@ -7,17 +7,16 @@
 
 /* Functions of the emulated device in addition to CUDA's own: for the emulated libraries, and for tests.
  *
- * Its memory cannot be touched by the host while all streams are idle, each stream is a thread that runs late and out of
- * phase with the others, captured graphs are recorded and replayed. The legacy stream (0), to which cudaMemset belongs,
- * runs late: when somebody waits for it, or when other streams have run what came after. Environment:
+ * Its memory cannot be touched by the host while all streams are idle, each stream is a thread that runs late and out
+ * of phase with the others, captured graphs are recorded and replayed. The legacy stream (0), to which cudaMemset
+ * belongs, runs late: when somebody waits for it, or when other streams have run what came after. Environment:
  *   ORTRAIN_FAKE_CUDA_FAIL=N        the N-th allocation of device memory, and all after it, fail
  *   ORTRAIN_FAKE_CUDA_LOST=N        the N-th operation that a stream runs fails, and with it all that follow
  *   ORTRAIN_FAKE_CUDA_LOST_SUBMITTING=N   the same at the N-th operation that is submitted, within the call that does
  *   ORTRAIN_FAKE_CUDA_MEMORY=BYTES  of the device
  *   ORTRAIN_FAKE_CUDA_NONE=1        there is no device
- *   ORTRAIN_FAKE_CUDA_DEVICES=N     1 if not set, at most 16. Memory, streams, events, graphs and the libraries' handles
- *                                   belong to one; a call that gets any of these from another device than that of
- *                                   the calling thread is an error
+ *   ORTRAIN_FAKE_CUDA_DEVICES=N     1 if not set, at most 16. Memory, streams, events, graphs and the libraries'
+ * handles belong to one; a call that gets any of these from another device than that of the calling thread is an error
  *   ORTRAIN_FAKE_CUDA_PROCESSORS=N  multiprocessors, 2 if not set
  *   ORTRAIN_FAKE_CUDA_MODEL=NAME    says of itself what an a100, h100 or h200 says, or as little as possible (unknown)
  *   ORTRAIN_FAKE_CUDA_CHOICES=N     libraries number their algorithms and engines from N, and take no others
@@ -29,7 +28,7 @@ extern "C"
 #endif
 
   /* Runs on the stream, in order with all else, also when a captured graph is replayed; data [n_bytes] is copied. The
- * function may read and write the memory of the device. NULL name: no launch is counted. */
+   * function may read and write the memory of the device. NULL name: no launch is counted. */
   cudaError_t ortrain_fake_cuda_enqueue (cudaStream_t stream, const char *name, void (*run) (void *data),
                                          const void *data, size_t n_bytes);
 

@@ -7,8 +7,8 @@
 #include <math.h>
 
 /* Attention with relative positions as transformers' models export it, with random weights: DeBERTa, DeBERTa v2 (shared
- * projections, buckets) and an encoder of T5. They train to the same numbers as in single operators, and their plans hold
- * no matrix of scores. */
+ * projections, buckets) and an encoder of T5. They train to the same numbers as in single operators, and their plans
+ * hold no matrix of scores. */
 
 #define BATCH 7
 #define LENGTH 53 /* a prime: a tensor with queries · keys elements has a multiple of its square */

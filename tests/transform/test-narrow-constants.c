@@ -39,7 +39,8 @@ add_ints (OrtrainGraph *graph, const gint64 *values, gint64 n)
   return ortrain_graph_new_initializer (graph, NULL, tensor);
 }
 
-/* [batch, 1, n, 1], or with across [batch, 1, 1, n]: 0 to n - 1 for each sample, and `step` more for each that follows. */
+/* [batch, 1, n, 1], or with across [batch, 1, 1, n]: 0 to n - 1 for each sample, and `step` more for each that follows.
+ */
 static OrtrainValue *
 add_positions (OrtrainGraph *graph, gint64 batch, gint64 n, gboolean across, gint64 step)
 {

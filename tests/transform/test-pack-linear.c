@@ -4,8 +4,8 @@
 #include "ops/upgrade/ortrain-upgrade-private.h"
 #include "transform/ortrain-pack-linear-private.h"
 
-/* Queries, keys and values by three linear layers of one value, before and after the pass: the same results and the same
- * gradients, by the bodies of the operators. */
+/* Queries, keys and values by three linear layers of one value, before and after the pass: the same results and the
+ * same gradients, by the bodies of the operators. */
 
 #define BATCH 2
 #define LENGTH 5

@@ -232,7 +232,8 @@ test_readers_of_two_runs (void)
   g_assert_cmpuint (n_copies, ==, 1);
 }
 
-/* tanh (h) + exp (sqrt (tanh (h))): the Tanh runs once more for the addition, and the nodes between stay as they are. */
+/* tanh (h) + exp (sqrt (tanh (h))): the Tanh runs once more for the addition, and the nodes between stay as they are.
+ */
 static void
 test_twice_in_forward_pass (void)
 {

@@ -164,8 +164,8 @@ DEFINE (void, g_once_init_leave, (volatile void *location, gsize result))
   pthread_mutex_unlock (&once_lock);
 }
 
-/* Classes are made once, below locks of GObject. Each thread waits for a class before its first object of that type, and
- * for nothing at later ones: objects that are made by two threads order nothing between them. */
+/* Classes are made once, below locks of GObject. Each thread waits for a class before its first object of that type,
+ * and for nothing at later ones: objects that are made by two threads order nothing between them. */
 static pthread_mutex_t class_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static __thread GType known_classes[512];
 

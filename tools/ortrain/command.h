@@ -31,7 +31,8 @@ extern const Command command_bench, command_check, command_devices, command_eval
  * arguments may follow (n_max -1: any number). */
 gboolean command_parse (const Command *command, const GOptionEntry *entries, int *argc, char ***argv, int n_min,
                         int n_max, ExitStatus *status);
-/* "ortrain: message" on the standard error. Returns EXIT_USAGE for values of options, else EXIT_FAILED. Frees the error.
+/* "ortrain: message" on the standard error. Returns EXIT_USAGE for values of options, else EXIT_FAILED. Frees the
+ * error.
  */
 ExitStatus command_fail (GError *error);
 ExitStatus command_usage (const Command *command, const char *format, ...) G_GNUC_PRINTF (2, 3);
@@ -67,8 +68,8 @@ gboolean command_set_device_index (GObject *options, gint index, GError **error)
 void command_set_arena (GObject *options, const char *config);
 gboolean command_is_threads (gint threads); /* whether it is valid for --threads; 0: not given, or all cores */
 gboolean command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when, GError **error);
-/* Where nobody said when: nothing here looks at gradients. They are kept on a device without a budget, where all parameters are
- * updated at once then; a Trainer looks at its memory, too. After provider and budget are set. */
+/* Where nobody said when: nothing here looks at gradients. They are kept on a device without a budget, where all
+ * parameters are updated at once then; a Trainer looks at its memory, too. After provider and budget are set. */
 void command_choose_immediate_updates (OrtrainTrainingOptions *options);
 /* when, folder: NULL for the environment's setting. */
 gboolean command_set_offload (OrtrainTrainingOptions *options, const char *when, const char *folder, GError **error);
@@ -92,7 +93,8 @@ gboolean command_set_axis (OrtrainLoss *loss, gint axis, GError **error);
 OrtrainLoss *command_make_loss (const char *kind, const char *output, const char *target, GError **error);
 /* Adds to the error of a session with a default loss the options that choose another one. */
 void command_explain_loss (GError *error);
-/* The names of the dimensions of a value, as `info` prints them: "3", "batch", "?1". NULL where the rank is not known. */
+/* The names of the dimensions of a value, as `info` prints them: "3", "batch", "?1". NULL where the rank is not known.
+ */
 char **command_split_shape (OrtrainValue *value);
 /* name → whether the size is that of the batch: the dimension stands first in an input, and never after another one */
 GHashTable *command_find_open_dims (GListModel *inputs);

@@ -51,8 +51,8 @@ OrtrainDataset *data_open (const char *path, OrtrainGraph *graph, const char *ta
 gboolean data_leave_out_shared (OrtrainCsvFormat *format, OrtrainGraph *graph, OrtrainTensorDict *shared,
                                 GError **error);
 
-/* The size of the batches that a model takes, if it takes only one size; 0: any. graph: of the model, with the shapes of its
- * outputs; output: that the loss is on */
+/* The size of the batches that a model takes, if it takes only one size; 0: any. graph: of the model, with the shapes
+ * of its outputs; output: that the loss is on */
 gint64 data_find_fixed_batch (OrtrainGraph *graph, const char *output);
 /* Whether there are items for a batch of this size; what: the name of the data, for the error. */
 gboolean data_check_batch (OrtrainDataset *dataset, const char *what, gint64 batch, GError **error);

@@ -3,7 +3,8 @@
 
 #include <ortrain.h>
 
-/* The sums that `ortrain eval` computes over the data: a loss in double precision, and right answers where the targets are classes. */
+/* The sums that `ortrain eval` computes over the data: a loss in double precision, and right answers where the targets
+ * are classes. */
 
 typedef enum
 {
@@ -29,5 +30,6 @@ typedef struct
 gboolean eval_loss_parse (const char *text, EvalLoss *loss, GError **error);
 gboolean eval_loss_has_classes (EvalLoss loss);
 const char *eval_loss_describe (EvalLoss loss); /* "mean squared error" */
-/* output: [batch, …, classes], or with the classes along another axis, and target: [batch, …] for classes; else both of the same size. */
+/* output: [batch, …, classes], or with the classes along another axis, and target: [batch, …] for classes; else both of
+ * the same size. */
 gboolean eval_sums_add (EvalSums *self, OrtrainTensor *output, OrtrainTensor *target, GError **error);

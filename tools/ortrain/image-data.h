@@ -42,8 +42,8 @@ typedef struct
 void image_settings_clear (ImageSettings *self);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (ImageSettings, image_settings_clear)
 
-/* A folder of pictures, in the size of the model's first input. format: its classes are those of the folder; where it has
- * none yet, it gets them. */
+/* A folder of pictures, in the size of the model's first input. format: its classes are those of the folder; where it
+ * has none yet, it gets them. */
 OrtrainDataset *image_open_folder (const char *path, OrtrainGraph *graph, const char *target,
                                    const ImageSettings *settings, OrtrainCsvFormat *format, GError **error);
 /* The dataset with the transforms of the settings applied to its pictures, for training or for evaluation. The same one

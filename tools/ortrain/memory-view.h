@@ -5,8 +5,9 @@
 
 #define MEMORY_VIEW_N_PHASES 6
 
-/* The memory at each phase of a step. On a terminal, a table with a line for each phase, which is drawn again in its place
- * a few times a second, above the line of the progress bar. Elsewhere the memory line, for the steps that it is printed for. */
+/* The memory at each phase of a step. On a terminal, a table with a line for each phase, which is drawn again in its
+ * place a few times a second, above the line of the progress bar. Elsewhere the memory line, for the steps that it is
+ * printed for. */
 typedef struct
 {
   gboolean terminal;

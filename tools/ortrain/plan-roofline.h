@@ -3,8 +3,8 @@
 
 #include "command.h"
 
-/* The time of a step by the roofline model: each kernel call takes as long as its floating-point operations or its bytes, whichever takes
- * longer at the speed that a device reaches, and a launch. A table of the operators, or JSON.
+/* The time of a step by the roofline model: each kernel call takes as long as its floating-point operations or its
+ * bytes, whichever takes longer at the speed that a device reaches, and a launch. A table of the operators, or JSON.
  *
  * device: a name (h100), or a JSON file; profile: a file that `ortrain bench --profile` has written for the same plan,
  * or NULL; n_samples: of a step, 0: not known. */

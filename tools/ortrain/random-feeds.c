@@ -393,7 +393,8 @@ command_random_feeds (OrtrainTrainingSession *session, const char *output, const
       return NULL;
 
   /* First the defaults; then sizes that strides and windows of models of images and sound divide, or that are long
-   * enough for them; then a batch of one; then one size for all, which also makes dimensions of different names equal. */
+   * enough for them; then a batch of one; then one size for all, which also makes dimensions of different names equal.
+   */
   const gint lengths[] = { 64, 32, 96, 128, 224, 256, 512, 1024, 4096, 16384 };
   const gint batch = sizes->batch > 0 ? sizes->batch : sizes->default_batch;
   const gint first_length = sizes->seq > 0 ? sizes->seq : lengths[0];

@@ -113,8 +113,8 @@ add_constant (OrtrainGraph *graph, const char *name, const double *numbers, gint
   return TRUE;
 }
 
-/* (x - mean) / deviation, before all nodes that read x. A feature that never changes is not divided. By their names, both
- * constants are buffers, which are not trained. */
+/* (x - mean) / deviation, before all nodes that read x. A feature that never changes is not divided. By their names,
+ * both constants are buffers, which are not trained. */
 static gboolean
 insert (OrtrainGraph *graph, Sums *sums, GError **error)
 {

@@ -6,7 +6,8 @@
 
 /* The data of `ortrain train`. */
 
-/* An archive, a pair of IDX files, a table, or a folder of pictures. Arrays that all items share are added to `shared`. */
+/* An archive, a pair of IDX files, a table, or a folder of pictures. Arrays that all items share are added to `shared`.
+ */
 OrtrainDataset *train_data_open (const char *path, OrtrainModel *model, const char *target, OrtrainCsvFormat *format,
                                  const ImageSettings *images, OrtrainTensorDict *shared, GError **error);
 /* Splits the data into a part that is held out, and the rest to train with. */

@@ -15,6 +15,7 @@ typedef struct
   guint columns; /* likewise: the width of the terminal */
 } TrainRun;
 
-/* Trains to the end. A signal ends it with the state saved and G_IO_ERROR_CANCELLED; a second signal ends the program. */
+/* Trains to the end. A signal ends it with the state saved and G_IO_ERROR_CANCELLED; a second signal ends the program.
+ */
 OrtrainTrainingHistory *train_run (TrainRun *self, OrtrainTrainer *trainer, OrtrainTrainingSession *session,
                                    GError **error);

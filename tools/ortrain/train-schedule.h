@@ -37,8 +37,8 @@ typedef struct
 OrtrainLrSchedule *train_schedule_make (const char *name, guint64 n_steps, gint64 warm_up, const TrainPlateau *plateau,
                                         GError **error);
 
-/* Items of an update, which are kept in checkpoints. A training that went on with another number of them would have made
- * other updates than a schedule has that falls over a number of updates; it could end at a learning rate of 0 long before
- * its last epoch. */
+/* Items of an update, which are kept in checkpoints. A training that went on with another number of them would have
+ * made other updates than a schedule has that falls over a number of updates; it could end at a learning rate of 0 long
+ * before its last epoch. */
 void train_schedule_keep_items (OrtrainTrainingSession *session, guint64 items);
 gboolean train_schedule_check_items (const char *name, const char *checkpoint, guint64 items, GError **error);

@@ -13,7 +13,8 @@
 
 /* ---- Einsum ---- */
 
-/* An operand on its way: no axis of extent 1, and each letter once, but for the diagonals that are still to be taken. */
+/* An operand on its way: no axis of extent 1, and each letter once, but for the diagonals that are still to be taken.
+ */
 typedef struct
 {
   OrtrainValue *value;
@@ -85,7 +86,8 @@ order_term (Contraction *self, Term *term, const guint8 *to)
   memcpy (term->labels, to, term->rank);
 }
 
-/* Axes a < b have the same letter. Side by side, they are n · n elements, of which each (n + 1)th is on the diagonal. */
+/* Axes a < b have the same letter. Side by side, they are n · n elements, of which each (n + 1)th is on the diagonal.
+ */
 static void
 take_diagonal (Contraction *self, Term *term, guint a, guint b)
 {

@@ -136,8 +136,9 @@ write_scores (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainValue 
   return ADD (scores, mask);
 }
 
-/* q, k, v: [batch, heads, length, width]; returns y, and sets output 1, log Σ e^scores. guard: 1, rows that come out as NaN
- * are zeros, and infinite in output 1; 2, those of them whose mask lets nothing through. ratio: the number of that input. */
+/* q, k, v: [batch, heads, length, width]; returns y, and sets output 1, log Σ e^scores. guard: 1, rows that come out as
+ * NaN are zeros, and infinite in output 1; 2, those of them whose mask lets nothing through. ratio: the number of that
+ * input. */
 static OrtrainValue *
 write_attention (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainValue *v, OrtrainValue *mask,
                  OrtrainValue *bias, guint ratio)
@@ -186,8 +187,8 @@ ortrain_body_attention (OrtrainBody *self)
   return TRUE;
 }
 
-/* dp = dy·vᵀ, ds = p · (dp - Σ p·dp) · scale; all [batch, heads, length, width], as are the gradients of q, k and v that
- * are wanted; the fourth, of the bias, is in its shape. */
+/* dp = dy·vᵀ, ds = p · (dp - Σ p·dp) · scale; all [batch, heads, length, width], as are the gradients of q, k and v
+ * that are wanted; the fourth, of the bias, is in its shape. */
 static void
 write_attention_grad (OrtrainBody *self, OrtrainValue *dy, OrtrainValue *const *qkv, OrtrainValue *lse,
                       OrtrainValue *mask, OrtrainValue *bias, guint ratio, const gboolean *wanted,

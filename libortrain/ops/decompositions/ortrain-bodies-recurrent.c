@@ -476,8 +476,8 @@ find_results (OrtrainBody *self, Direction *run, OrtrainValue **results)
     }
 }
 
-/* (X, W, R, dY, dY_h, dY_c, sequence_lens, initial_h, initial_c, P, Y, saved) → (dX, dW, dR, dB, dinitial_h, dinitial_c,
- * dP) */
+/* (X, W, R, dY, dY_h, dY_c, sequence_lens, initial_h, initial_c, P, Y, saved) → (dX, dW, dR, dB, dinitial_h,
+ * dinitial_c, dP) */
 gboolean
 ortrain_body_recurrent_grad (OrtrainBody *self)
 {

@@ -101,7 +101,8 @@ ortrain_body_conv_grad_input (OrtrainBody *self)
   return TRUE;
 }
 
-/* A convolution over the batch, whose filters are dy: strides and dilations are swapped. rank: below ORTRAIN_MAX_RANK */
+/* A convolution over the batch, whose filters are dy: strides and dilations are swapped. rank: below ORTRAIN_MAX_RANK
+ */
 static OrtrainValue *
 conv_grad_weight (OrtrainBody *self, OrtrainValue *dy, OrtrainValue *x_value, gint rank)
 {

@@ -14,8 +14,8 @@
  * are zeros (exporters write this around softmax), 2, rows whose mask lets nothing through are. mask: bool or additive,
  * bias: additive, with a gradient in its own shape; both broadcast to [batch, heads, queries, keys].
  *
- * ratio and training are those of Dropout, which drops probabilities; forward_node: the number of its node, which its random
- * numbers hang on. */
+ * ratio and training are those of Dropout, which drops probabilities; forward_node: the number of its node, which its
+ * random numbers hang on. */
 static gboolean
 infer_attention (OrtrainInferContext *ctx, GError **error)
 {
@@ -102,8 +102,8 @@ gradient_attention (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-/* (dy, q, k, v, lse[, mask, bias, ratio, training, y]) → (dq, dk, dv, dbias). y follows from the others: it is there for
- * kernels that need it, where a pass has found that it is kept anyway. */
+/* (dy, q, k, v, lse[, mask, bias, ratio, training, y]) → (dq, dk, dv, dbias). y follows from the others: it is there
+ * for kernels that need it, where a pass has found that it is kept anyway. */
 static gboolean
 infer_attention_grad (OrtrainInferContext *ctx, GError **error)
 {
@@ -131,9 +131,9 @@ infer_attention_grad (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
-/* PackedAttention (qkv [batch, length, 3, heads, width][, mask, bias, ratio, training]) → (y [batch, length, heads, width],
- * lse): Attention of the three parts, created by a pass where one product computes them. Its gradient is one value too;
- * bias, as mask, has none. */
+/* PackedAttention (qkv [batch, length, 3, heads, width][, mask, bias, ratio, training]) → (y [batch, length, heads,
+ * width], lse): Attention of the three parts, created by a pass where one product computes them. Its gradient is one
+ * value too; bias, as mask, has none. */
 static gboolean
 infer_packed_attention (OrtrainInferContext *ctx, GError **error)
 {

@@ -7,8 +7,9 @@
 #include "ops/rows/ortrain-ops-normalization-private.h"
 #include "ops/rows/ortrain-ops-pointwise-private.h"
 
-/* Batch normalization has two operators: BatchNormalization of ONNX, which uses stored statistics, and our BatchNormTrain,
- * which uses the statistics of the batch. Models exported in training mode are converted to BatchNormTrain. */
+/* Batch normalization has two operators: BatchNormalization of ONNX, which uses stored statistics, and our
+ * BatchNormTrain, which uses the statistics of the batch. Models exported in training mode are converted to
+ * BatchNormTrain. */
 
 static gboolean
 upgrade_batch_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
@@ -95,7 +96,8 @@ infer_batch_norm (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
-/* The gradients of statistics that are computed: dmean = -dbias·scale·r, dvariance = -dscale·scale·r²/2, with r = 1/√(variance + epsilon). */
+/* The gradients of statistics that are computed: dmean = -dbias·scale·r, dvariance = -dscale·scale·r²/2, with r =
+ * 1/√(variance + epsilon). */
 static void
 set_statistics_gradients (OrtrainGradContext *ctx, OrtrainValue *dscale, OrtrainValue *dbias)
 {
@@ -194,7 +196,8 @@ gradient_batch_norm_train (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-/* (x, scale, bias, …) → (y, …, mean, 1/deviation, factor): y is computed of the saved values, which have the precision that it was computed in. */
+/* (x, scale, bias, …) → (y, …, mean, 1/deviation, factor): y is computed of the saved values, which have the precision
+ * that it was computed in. */
 static gboolean
 split_batch_norm (OrtrainNode *node, OrtrainNode *before, GError **error)
 {

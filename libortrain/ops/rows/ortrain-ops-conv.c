@@ -8,8 +8,8 @@
 
 /* Convolutions. Our own two: org.ortrain::ConvGradInput (dy, w, shape of x) and ConvGradWeight (dy, x, shape of w),
  * with the attributes of the Conv whose gradients they are. And all of them with channels last, ConvChannelsLast,
- * ConvChannelsLastTranspose, ConvChannelsLastGradInput and ConvChannelsLastGradWeight: images are [batch, height, width,
- * channels], weights and their gradients are as ONNX has them. */
+ * ConvChannelsLastTranspose, ConvChannelsLastGradInput and ConvChannelsLastGradWeight: images are [batch, height,
+ * width, channels], weights and their gradients are as ONNX has them. */
 
 #define MAX_SPATIAL (ORTRAIN_MAX_RANK - 2)
 

@@ -329,8 +329,8 @@ count_true (OrtrainGradContext *ctx, OrtrainValue *condition, OrtrainValue *like
                            ortrain_grad_const (ctx, like, 0));
 }
 
-/* y = data · product of the updates at a place. An update's factor is the product of all others there: of those that are
- * not zero, if none of the others is. */
+/* y = data · product of the updates at a place. An update's factor is the product of all others there: of those that
+ * are not zero, if none of the others is. */
 static OrtrainValue *
 grad_of_factors (OrtrainGradContext *ctx, gboolean nd, OrtrainValue *dy)
 {

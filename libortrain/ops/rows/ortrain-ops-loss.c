@@ -97,8 +97,9 @@ gradient_of_lse (OrtrainGradContext *ctx, OrtrainValue *dlse)
   return ortrain_grad_op2 (ctx, "Mul", p, ortrain_grad_op2 (ctx, "Unsqueeze", dlse, axes));
 }
 
-/* The gradient of class weights w that are computed: with the losses l without weights and the weight of each position, w[target], the
- * loss is Σ w[target]·l, and the mean that over Σ w[target]; its slope is l, or (l - loss) / Σ w[target]. */
+/* The gradient of class weights w that are computed: with the losses l without weights and the weight of each position,
+ * w[target], the loss is Σ w[target]·l, and the mean that over Σ w[target]; its slope is l, or (l - loss) / Σ
+ * w[target]. */
 static gboolean
 set_gradient_of_weights (OrtrainGradContext *ctx, GError **error)
 {
@@ -200,10 +201,10 @@ infer_cross_entropy_grad (OrtrainInferContext *ctx, GError **error)
 
 /* ---- LinearCrossEntropy (x [.., k], weight, target [..][, dloss[, bias [n][, class weights [n]]]])
  *                          → (loss[, dx[, dweight[, dbias]]]) ----
- * CrossEntropy of the scores x · weight + bias, in the type of x, and its gradients, which are read in the backward pass
- * and computed with the loss: scores are there for `rows` positions at a time, and never again. A pass writes it of the
- * nodes that a gradient was built of. weight: [k, n], or with transB [n, k]; dweight: [k, n], or with transW [n, k].
- * The attribute `scores` is the name that the scores had in the graph, for messages. */
+ * CrossEntropy of the scores x · weight + bias, in the type of x, and its gradients, which are read in the backward
+ * pass and computed with the loss: scores are there for `rows` positions at a time, and never again. A pass writes it
+ * of the nodes that a gradient was built of. weight: [k, n], or with transB [n, k]; dweight: [k, n], or with transW [n,
+ * k]. The attribute `scores` is the name that the scores had in the graph, for messages. */
 static gboolean
 infer_linear_cross_entropy (OrtrainInferContext *ctx, GError **error)
 {

@@ -112,9 +112,10 @@ infer_fused_matmul (OrtrainInferContext *ctx, GError **error)
                         ortrain_infer_get_dtype (ctx, 0), error);
 }
 
-/* Linear (x […, k], w [k, n], bias [n]) {transB} → x · w + bias; with transB, w is [n, k]. LinearGelu: Gelu with tanh of that,
- * and that itself. LinearGeluGrad (dy […, k], w, z): the gradient of that Gelu at z, which has as many elements as the
- * result, of dy · w. Passes make them, for devices that compute it at once; gradients are there already. */
+/* Linear (x […, k], w [k, n], bias [n]) {transB} → x · w + bias; with transB, w is [n, k]. LinearGelu: Gelu with tanh
+ * of that, and that itself. LinearGeluGrad (dy […, k], w, z): the gradient of that Gelu at z, which has as many
+ * elements as the result, of dy · w. Passes make them, for devices that compute it at once; gradients are there
+ * already. */
 static gboolean
 infer_linear (OrtrainInferContext *ctx, GError **error)
 {
@@ -141,9 +142,9 @@ infer_linear (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
-/* LinearGrad (x [m, k], dy [m, n]) {transW}: the gradients of the weight and of the bias of a linear layer, dW = xᵀ · dy,
- * [k, n], or with transW dyᵀ · x, [n, k]; db, the sum of the rows of dy, [n]. A pass makes it of two nodes, for devices
- * that compute both at once. */
+/* LinearGrad (x [m, k], dy [m, n]) {transW}: the gradients of the weight and of the bias of a linear layer, dW = xᵀ ·
+ * dy, [k, n], or with transW dyᵀ · x, [n, k]; db, the sum of the rows of dy, [n]. A pass makes it of two nodes, for
+ * devices that compute both at once. */
 static gboolean
 infer_linear_grad (OrtrainInferContext *ctx, GError **error)
 {

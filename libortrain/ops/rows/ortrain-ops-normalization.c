@@ -118,7 +118,8 @@ ortrain_norm_infer_gradient (OrtrainInferContext *ctx, GError **error)
 
 /* ---- LayerNormalization, RMSNormalization ---- */
 
-/* Whether a scale or bias has one element for each element of x from `axis` on, as far as is known; else it is broadcast. */
+/* Whether a scale or bias has one element for each element of x from `axis` on, as far as is known; else it is
+ * broadcast. */
 static gboolean
 is_one_for_each (const OrtrainValue *x, gint axis, const OrtrainValue *value)
 {
@@ -203,8 +204,8 @@ infer_layer_norm (OrtrainInferContext *ctx, GError **error)
 }
 
 /* AddLayerNormalization (x, scale, bias or nothing, addend) → y, mean and 1/deviation or nothing, and
- * x + addend, of which the others are computed; AddRMSNormalization: the same without bias, mean and 1/deviation. A pass
- * makes them, for devices with a kernel that reads and writes a residual once. */
+ * x + addend, of which the others are computed; AddRMSNormalization: the same without bias, mean and 1/deviation. A
+ * pass makes them, for devices with a kernel that reads and writes a residual once. */
 static gboolean
 infer_add_layer_norm (OrtrainInferContext *ctx, GError **error)
 {
@@ -236,7 +237,8 @@ infer_add_layer_norm_grad (OrtrainInferContext *ctx, GError **error)
   return infer_layer_norm_grad (ctx, error) && ortrain_infer_same_shape (ctx, 5, 1, error);
 }
 
-/* The gradient of x through the outputs Mean and InvStdDev: (dmean - dinverse · inverse³ · (x - mean)) / n, over n elements. */
+/* The gradient of x through the outputs Mean and InvStdDev: (dmean - dinverse · inverse³ · (x - mean)) / n, over n
+ * elements. */
 static OrtrainValue *
 gradient_of_statistics (OrtrainGradContext *ctx, OrtrainValue *dmean, OrtrainValue *dinverse)
 {
@@ -371,7 +373,8 @@ gradient_group_norm (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-/* (x, scale) → mean, 1/deviation and its product with the scale, of each channel of each sample: [batch, channels, 1, …] */
+/* (x, scale) → mean, 1/deviation and its product with the scale, of each channel of each sample: [batch, channels, 1,
+ * …] */
 static gboolean
 infer_group_norm_statistics (OrtrainInferContext *ctx, GError **error)
 {
@@ -408,9 +411,9 @@ is_read_by_element (const OrtrainValue *value)
 /* With fewer elements in a channel, three numbers for each channel take too much memory. */
 #define LEAST_CHANNEL 16
 
-/* Computes the statistics in a node of their own, and y of them; the gradient reads them, too, and need not compute them
- * itself. The backward pass computes them again, so that only x is kept. Where only products read y, it is in memory in any
- * case, and one pass is better than two. */
+/* Computes the statistics in a node of their own, and y of them; the gradient reads them, too, and need not compute
+ * them itself. The backward pass computes them again, so that only x is kept. Where only products read y, it is in
+ * memory in any case, and one pass is better than two. */
 static gboolean
 split_group_norm (OrtrainNode *node, OrtrainNode *before, GError **error)
 {

@@ -6,14 +6,13 @@
 
 #include <string.h>
 
-/* Three linear layers with the same input, such as queries, keys and values of attention. The pass pack-linear inserts these
- * operators for providers that have kernels for them. Weights and biases stay separate tensors of the model.
+/* Three linear layers with the same input, such as queries, keys and values of attention. The pass pack-linear inserts
+ * these operators for providers that have kernels for them. Weights and biases stay separate tensors of the model.
  *
- * PackedLinear (x […, k], w0, w1, w2 [k, n][, b0, b1, b2 [n]]) {transB} → [x·w0 + b0, x·w1 + b1, x·w2 + b2], […, 3·n]; with
- * transB, weights are [n, k].
- * PackedLinearInputGrad (dy […, 3·n], w0, w1, w2) {transB} → dx, the sum of the three gradients, […, k].
- * PackedLinearGrad (x [m, k], dy [m, 3·n]) {transW} → dw0, dw1, dw2 [k, n], or [n, k] with transW, and, where they are wanted,
- * db0, db1, db2 [n]. */
+ * PackedLinear (x […, k], w0, w1, w2 [k, n][, b0, b1, b2 [n]]) {transB} → [x·w0 + b0, x·w1 + b1, x·w2 + b2], […, 3·n];
+ * with transB, weights are [n, k]. PackedLinearInputGrad (dy […, 3·n], w0, w1, w2) {transB} → dx, the sum of the three
+ * gradients, […, k]. PackedLinearGrad (x [m, k], dy [m, 3·n]) {transW} → dw0, dw1, dw2 [k, n], or [n, k] with transW,
+ * and, where they are wanted, db0, db1, db2 [n]. */
 
 #define N_PARTS 3
 

@@ -381,8 +381,8 @@ append (OrtrainAttributes *attributes, const char *name, gint64 value)
   ortrain_attributes_set_ints (attributes, name, n == 4 ? four : two, n == 4 ? 6 : 3);
 }
 
-/* x, or its gradient, is [batch, 1, height, width, channels], with a window [height, width, 1]. large: that value; shape: the
- * input with its shape, 0: none */
+/* x, or its gradient, is [batch, 1, height, width, channels], with a window [height, width, 1]. large: that value;
+ * shape: the input with its shape, 0: none */
 static gboolean
 put_window_last (OrtrainNode *node, const OrtrainValue *large, guint n_inputs, guint shape, GError **error)
 {

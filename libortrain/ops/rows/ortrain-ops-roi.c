@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/upgrade/ortrain-writer-private.h"
 
-/* RoiAlign (x [N, C, H, W], regions [R, 4], batch [R]) → [R, C, output_height, output_width]: each region is divided into bins,
- * in each of which x is sampled sampling_ratio² times. It is written out as GridSample of x for each region, and an average
- * pooling; the gradient of x and that of the regions are theirs. */
+/* RoiAlign (x [N, C, H, W], regions [R, 4], batch [R]) → [R, C, output_height, output_width]: each region is divided
+ * into bins, in each of which x is sampled sampling_ratio² times. It is written out as GridSample of x for each region,
+ * and an average pooling; the gradient of x and that of the regions are theirs. */
 
 typedef struct
 {
@@ -13,7 +13,8 @@ typedef struct
   gint64 ratio;
 } Roi;
 
-/* For one axis: the coordinates of the samples, from -1 to 1 over x, [R, n], and whether each lies on x, in the type of x. */
+/* For one axis: the coordinates of the samples, from -1 to 1 over x, [R, n], and whether each lies on x, in the type of
+ * x. */
 typedef struct
 {
   OrtrainValue *coordinates, *inside;

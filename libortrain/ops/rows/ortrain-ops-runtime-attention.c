@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-/* Attention and EmbedLayerNormalization of ONNX Runtime (com.microsoft), which its optimizer makes of BERT and GPT: written out in
- * operators of ONNX, of which passes make attention again. */
+/* Attention and EmbedLayerNormalization of ONNX Runtime (com.microsoft), which its optimizer makes of BERT and GPT:
+ * written out in operators of ONNX, of which passes make attention again. */
 
 #define MICROSOFT "com.microsoft"
 
@@ -49,8 +49,8 @@ split_heads (const OrtrainWriter *self, OrtrainValue *x, gint64 n_heads)
   return ortrain_write (self, "Transpose", &split, 1, attributes);
 }
 
-/* Which keys count, bool, to be broadcast to [batch, heads, queries, keys]: of a mask [batch, keys] or [batch, queries, keys], or of
- * the number of keys of each sample, [batch]. NULL with an error. */
+/* Which keys count, bool, to be broadcast to [batch, heads, queries, keys]: of a mask [batch, keys] or [batch, queries,
+ * keys], or of the number of keys of each sample, [batch]. NULL with an error. */
 static OrtrainValue *
 write_mask (const OrtrainWriter *self, OrtrainValue *mask, OrtrainValue *x, GError **error)
 {
@@ -144,8 +144,8 @@ upgrade_attention (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
   return ortrain_write_finish (&self, ortrain_write2 (&self, "Reshape", y, ORTRAIN_WRITE_INTS (&self, 0, 0, -1)));
 }
 
-/* ---- EmbedLayerNormalization (ids, segments?, words, positions, segment table?, scale, shift[, mask[, position ids]]) →
- * (y, keys of each sample, sum) ---- */
+/* ---- EmbedLayerNormalization (ids, segments?, words, positions, segment table?, scale, shift[, mask[, position ids]])
+ * → (y, keys of each sample, sum) ---- */
 static gboolean
 upgrade_embed (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-/* Operators of ONNX Runtime (com.microsoft), which its optimizer writes into files that it saves: several operators of ONNX
- * in one. Each is written out in those again, whose gradients and kernels are known, and which passes fuse as they like.
- * Export writes the file's own nodes. */
+/* Operators of ONNX Runtime (com.microsoft), which its optimizer writes into files that it saves: several operators of
+ * ONNX in one. Each is written out in those again, whose gradients and kernels are known, and which passes fuse as they
+ * like. Export writes the file's own nodes. */
 
 #define MICROSOFT "com.microsoft"
 

@@ -116,7 +116,8 @@ infer_one_hot (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
-/* values: [off, on]. The gradient of each is the sum of dy over its positions, which OneHot of [1, 0] and [0, 1] marks. */
+/* values: [off, on]. The gradient of each is the sum of dy over its positions, which OneHot of [1, 0] and [0, 1] marks.
+ */
 static gboolean
 grad_one_hot (OrtrainGradContext *ctx, GError **error)
 {

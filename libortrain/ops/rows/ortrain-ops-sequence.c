@@ -6,10 +6,11 @@
 #include "ops/ortrain-op-check-private.h"
 #include "ops/upgrade/ortrain-writer-private.h"
 
-/* Sequences of tensors. Exporters write them where a tensor is split into a list, of which single elements are taken. No
- * kernel knows of them: lengths and positions are constants, so that all sequences are resolved when the graph is created from its
- * file. Each sequence becomes a SequenceConstruct, and its readers become nodes that read its elements, or the split
- * tensor. A SplitToSequence into equal parts of a length that is not known stays one, from which slices are taken. */
+/* Sequences of tensors. Exporters write them where a tensor is split into a list, of which single elements are taken.
+ * No kernel knows of them: lengths and positions are constants, so that all sequences are resolved when the graph is
+ * created from its file. Each sequence becomes a SequenceConstruct, and its readers become nodes that read its
+ * elements, or the split tensor. A SplitToSequence into equal parts of a length that is not known stays one, from which
+ * slices are taken. */
 
 #define INSTEAD                                                                                                        \
   "export the model so that the list has a constant length: with torch.onnx.export (dynamo=True, optimize=True), or "  \
@@ -110,10 +111,11 @@ become_sequence (OrtrainNode *node, GPtrArray *elements, GError **error)
   return TRUE;
 }
 
-/* ---- SplitToSequence (x[, split]): parts along an axis. Without split they are single indices; a scalar is the size of
- * all parts but the last, which may be smaller; a vector has the size of each ---- */
+/* ---- SplitToSequence (x[, split]): parts along an axis. Without split they are single indices; a scalar is the size
+ * of all parts but the last, which may be smaller; a vector has the size of each ---- */
 
-/* Whether it is, if the rank of `split` is known. *n: -1 if the number of parts is not known; *sizes: [n], for a scalar. */
+/* Whether it is, if the rank of `split` is known. *n: -1 if the number of parts is not known; *sizes: [n], for a
+ * scalar. */
 static gboolean
 find_parts (OrtrainNode *node, gint64 axis, gint64 *n, gint64 **sizes, GError **error)
 {

@@ -12,14 +12,14 @@
  * …Update (scalars, norm or nothing, loss_scale or nothing, then for each tensor: parameter, gradient, state…)
  *   → for each tensor: parameter, state…; then the index of the first parameter that is left with numbers that are not
  *   finite; then the working copies. With a norm the gradients are clipped; a norm that is not finite leaves everything
- *   as it is: with a loss scale, that is an overflow. States of parameters of 16 bits are float32. All states of a tensor
- *   may be in 8 bits, but for those of float64, and Adagrad's, which only grow: uint8 in the shape that
+ *   as it is: with a loss scale, that is an overflow. States of parameters of 16 bits are float32. All states of a
+ * tensor may be in 8 bits, but for those of float64, and Adagrad's, which only grow: uint8 in the shape that
  *   kernel-abi/ortrain-update-scalars-private.h says. Attributes:
  *   `parameters`, the index of each tensor among all parameters, `states`, the number of states of a tensor;
  *   `copies`, for each tensor 0 or the number of a type of 16 bits, in which the new contents of the parameter (of
  *   float32) are an output too, rounded to nearest even, also where it stays as it is; `stochastic_rounding`, 1:
- *   parameters of bfloat16 are rounded at random (common/ortrain-stochastic-rounding.h), 0: to nearest even, as those of
- *   float16 always are.
+ *   parameters of bfloat16 are rounded at random (common/ortrain-stochastic-rounding.h), 0: to nearest even, as those
+ * of float16 always are.
  *
  * BeginUpdate (scalars, norm, loss_scale or nothing) → scalars, norm: placed between the norm and the updates where a
  *   step is submitted before the outcome of the previous one is known. scalars: the session's whole tensor
@@ -29,10 +29,10 @@
  *   `overflows_above`, as it then makes up for it. After a fault the last number is not changed.
  *
  * LossScaleUpdate (loss_scale [] of float32, good_steps [] of int64, overflows [] of int64, norm [] of float64
- *   [, tolerated [] of int64]) → the first three, next [, tolerated, next]. After a norm that is not finite: max (minimum,
- *   loss_scale · backoff_factor), 0, overflows + 1; but the first `hysteresis` - 1 of these since the scale has grown, which
- *   `tolerated` counts, leave the scale as it is. Else good_steps + 1; when that reaches growth_interval: min (maximum,
- *   loss_scale · growth_factor), 0, and tolerated is 0. */
+ *   [, tolerated [] of int64]) → the first three, next [, tolerated, next]. After a norm that is not finite: max
+ * (minimum, loss_scale · backoff_factor), 0, overflows + 1; but the first `hysteresis` - 1 of these since the scale has
+ * grown, which `tolerated` counts, leave the scale as it is. Else good_steps + 1; when that reaches growth_interval:
+ * min (maximum, loss_scale · growth_factor), 0, and tolerated is 0. */
 
 static gboolean
 infer_norm (OrtrainInferContext *ctx, GError **error)

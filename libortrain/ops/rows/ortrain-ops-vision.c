@@ -96,7 +96,8 @@ grad_grid_sample (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-/* ---- NonMaxSuppression (boxes [batch, n, 4], scores [batch, classes, n], most of a class, overlap, least score) ---- */
+/* ---- NonMaxSuppression (boxes [batch, n, 4], scores [batch, classes, n], most of a class, overlap, least score) ----
+ */
 
 static gconstpointer
 peek (OrtrainInferContext *ctx, guint i, OrtrainDType dtype)

@@ -3,8 +3,8 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* Sequences of tensors exist while a graph is upgraded only: each becomes a SequenceConstruct node, whose inputs are its
- * elements, and whose readers become nodes that read these. */
+/* Sequences of tensors exist while a graph is upgraded only: each becomes a SequenceConstruct node, whose inputs are
+ * its elements, and whose readers become nodes that read these. */
 
 /* The SequenceConstruct node that a value comes from, through Identity nodes; NULL for other values. */
 OrtrainNode *ortrain_sequence_find (const OrtrainValue *value);

@@ -3,15 +3,16 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* Helpers with which upgrades write a node out: `write` functions insert nodes in the newest form before it, and return output 0. */
+/* Helpers with which upgrades write a node out: `write` functions insert nodes in the newest form before it, and return
+ * output 0. */
 typedef struct
 {
   OrtrainGraph *graph;
   OrtrainNode *node;
 } OrtrainWriter;
 
-/* Whether the node has the operands that its row needs. An upgrade that replaces the node must check it, since nothing later
- * can. */
+/* Whether the node has the operands that its row needs. An upgrade that replaces the node must check it, since nothing
+ * later can. */
 gboolean ortrain_write_check (const OrtrainWriter *self, GError **error);
 /* Operands at the end that are NULL are left out; attributes: taken, may be NULL. */
 OrtrainValue *ortrain_write (const OrtrainWriter *self, const char *op_type, OrtrainValue *const *operands, guint n,
