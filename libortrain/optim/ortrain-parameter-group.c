@@ -63,8 +63,7 @@ ortrain_parameter_group_class_init (OrtrainParameterGroupClass *klass)
   object_class->set_property = ortrain_field_set_property;
 
   /**
-   * OrtrainParameterGroup:learning-rate-multiplier: (getter get_learning_rate_multiplier) (setter
-   * set_learning_rate_multiplier)
+   * OrtrainParameterGroup:learning-rate-multiplier: (getter get_learning_rate_multiplier) (setter set_learning_rate_multiplier)
    *
    * The factor on the optimizer's learning rate for these parameters; 0 leaves them unchanged. Default: 1, not
    * negative.

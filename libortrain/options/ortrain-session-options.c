@@ -171,8 +171,7 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
   ortrain_session_options_properties[PROP_MEMORY_BUDGET] =
       ortrain_field_bytes ("memory-budget", G_STRUCT_OFFSET (OrtrainSessionOptions, memory_budget));
   /**
-   * OrtrainSessionOptions:cudnn-conv-algo-search: (getter get_cudnn_conv_algo_search) (setter
-   * set_cudnn_conv_algo_search)
+   * OrtrainSessionOptions:cudnn-conv-algo-search: (getter get_cudnn_conv_algo_search) (setter set_cudnn_conv_algo_search)
    *
    * How the algorithm of a convolution is chosen where cuDNN computes it; other devices ignore it. An exhaustive search
    * measures, so that another algorithm, with other rounding, may be chosen in another run. Default:

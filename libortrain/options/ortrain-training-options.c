@@ -315,8 +315,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   ortrain_training_options_properties[PROP_ARENA_CONFIG] =
       ortrain_field_string ("arena-config", G_STRUCT_OFFSET (OrtrainTrainingOptions, arena_config));
   /**
-   * OrtrainTrainingOptions:cudnn-conv-algo-search: (getter get_cudnn_conv_algo_search) (setter
-   * set_cudnn_conv_algo_search)
+   * OrtrainTrainingOptions:cudnn-conv-algo-search: (getter get_cudnn_conv_algo_search) (setter set_cudnn_conv_algo_search)
    *
    * How the algorithm of a convolution is chosen where cuDNN computes it; other devices ignore it. An exhaustive search
    * measures, so that another algorithm, with other rounding, may be chosen in another run. Default:
