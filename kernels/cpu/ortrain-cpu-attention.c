@@ -41,7 +41,7 @@ typedef struct
 typedef struct
 {
   gint64 start, batch_step, head_step, pitch, width; /* in elements */
-  gsize buffer;                                      /* of the widened operand, in a thread's scratch memory */
+  gsize buffer;                                      /* offset of the widened operand in a thread's scratch memory */
 } AttentionOperand;
 
 /* Keys or queries of positions, [1, heads, positions, width], and the index [queries, keys] of the position that a

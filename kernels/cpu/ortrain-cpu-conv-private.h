@@ -128,7 +128,7 @@ typedef struct
   gboolean is_mixed;
   OrtrainDType source_dtype, weights_dtype, dest_dtype, bias_dtype;
   gint64 span_stride, span_margin; /* elements: of one image of a widened channel, and around all of them */
-  gsize span_bytes, row_bytes;     /* of the workspace, per thread, after the tile */
+  gsize span_bytes, row_bytes;     /* the parts of the workspace after the tile, for each thread */
   gint64 n_images, n_groups;
   gint64 source_channels, dest_channels; /* per group */
   gint64 source[3], dest[3];

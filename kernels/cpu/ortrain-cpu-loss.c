@@ -441,7 +441,7 @@ linear_cross_entropy_prepare (OrtrainKernelSetup *setup, GError **error)
     {
       const gboolean is_wanted = setup->outputs[i].dtype != ORTRAIN_DTYPE_UNDEFINED;
       has_gradients = has_gradients || is_wanted;
-      n_products += is_wanted && i < 3; /* of x and of the weight */
+      n_products += is_wanted && i < 3; /* the gradients of x and of the weight */
     }
   if (weight->dims[transposed ? 1 : 0] != k)
     return ortrain_kernel_refuse (setup, error, "the weight does not fit the rows of x");

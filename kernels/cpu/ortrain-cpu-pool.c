@@ -36,7 +36,7 @@ typedef struct
 typedef struct
 {
   PoolKind kind;
-  OrtrainDType dtype; /* of the pooled operand */
+  OrtrainDType dtype; /* type of the pooled operand */
   /* Inputs 0 to 2 and output 0: elements of a plane, types where they are floating-point operands of planes (or
    * UNDEFINED), and elements of a worker's workspace before them. */
   gint64 sizes[4];

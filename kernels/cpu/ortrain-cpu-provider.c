@@ -174,7 +174,7 @@ cpu_submit (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCal
             GCancellable *cancellable, GError **error)
 {
   if (n_calls > 0 && calls[0].context->fault->code != ORTRAIN_FAULT_NONE)
-    return TRUE; /* of calls that were submitted before */
+    return TRUE; /* an earlier call has found it */
   for (guint i = 0; i < n_calls; i++)
     {
       if (cancellable != NULL && g_cancellable_set_error_if_cancelled (cancellable, error))

@@ -40,7 +40,7 @@ typedef enum
 typedef struct
 {
   OrtrainDType dtype, out_dtype;
-  OrtrainDType grad_dtype; /* of the output of a product's gradient */
+  OrtrainDType grad_dtype; /* type of the gradient of a product's output */
   ReduceOp op;
   ReduceFinish finish;
   gint64 n_in, n_out;

@@ -17,7 +17,7 @@ typedef struct
 {
   OrtrainDnnPlan *plan;   /* NULL: it does not; plain kernels do */
   gboolean adds_bias;     /* in the same graph */
-  OrtrainDType dtypes[3]; /* of both inputs and the result of its graph; operands of another type are converted */
+  OrtrainDType dtypes[3]; /* types of both inputs and the result of its graph; other operands are converted */
 } OrtrainCudaConvPlan;
 
 /* The types that the operation has, in the order of its operands. */

@@ -21,7 +21,7 @@ typedef struct
   gsize element_bytes, result_bytes;
   OrtrainDType result_dtype;
   gint64 n_elements; /* of the result */
-  /* of a bias that is not a vector along the rows */
+  /* The bias, if it is not a vector along the rows: written to the result before the product. */
   gboolean writes_bias;
   OrtrainDType bias_dtype;
   gint64 m, n, ldc; /* result as rows, one product */

@@ -29,7 +29,7 @@ struct Activation
 {
   ActivationKind kind;
   float alpha, beta;
-  float clip; /* of the input; infinite: none */
+  float clip; /* limit of the input; infinite: no limit */
 
   __device__ float
   get (float x) const

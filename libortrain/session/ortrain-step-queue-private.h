@@ -49,8 +49,8 @@ typedef struct
 {
   double loss;       /* not a number on an error, and while it is not known */
   double weight;     /* the number of elements that the loss is the mean of */
-  double norm;       /* of the gradients; 0: it was not computed */
-  guint64 n_updates; /* of the session, after this step */
+  double norm;       /* norm of all gradients; 0: it was not computed */
+  guint64 n_updates; /* updates of the session after this step */
   gint64 item;       /* the row of the batch that made it fail; -1: none is known */
 } OrtrainStepResult;
 
@@ -60,13 +60,13 @@ typedef struct
   OrtrainStepState state;
   OrtrainStepParts parts;
   guint64 number;       /* counts the steps of the session from 1 */
-  guint slot;           /* of the readback, and of copies of the buffers */
+  guint slot;           /* index of its readback and of its copy of the buffers */
   gboolean has_norm;    /* the norm of the gradients is computed */
   gboolean stops;       /* stop-on-nan was set */
   gboolean is_left_out; /* there was no update */
   guint64 n_train_steps, n_updates;
   double gradient_scale;
-  gint64 broken_at_once;    /* of an update alone: the parameter that the backward pass left with numbers that are not
+  gint64 broken_at_once;    /* for an update alone: the parameter that the backward pass left with numbers that are not
                                finite */
   OrtrainTensorDict *feeds; /* as they were, apart from the contents of those that were staged */
   guint feed_slot;          /* where they were staged */

@@ -11,7 +11,7 @@ typedef struct
 {
   OrtrainTensorDict *batch;
   GVariant *before; /* the loader's state in front of it */
-  guint64 number;   /* of the step, in its session */
+  guint64 number;   /* number of the step in its session */
 } Ahead;
 
 #define MAX_AHEAD ORTRAIN_N_STEP_RESULTS
